@@ -1,0 +1,77 @@
+// What a client asks and what it gets back, independent of the wire (OpenAI JSON) and of who
+// answers (local engine, remote server). Field meanings follow the OpenAI API reference.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+
+namespace tare::api {
+
+struct SamplingOptions {
+  float temperature = 1.0f;
+  float top_p = 1.0f;
+  int top_k = 0;       // 0: off (extension, as vLLM has it)
+  float min_p = 0.0f;  // extension
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
+  float repetition_penalty = 1.0f;  // extension
+  std::map<std::int32_t, float> logit_bias;
+  std::optional<std::uint64_t> seed;
+  bool ignore_eos = false;  // extension: load tests need exact lengths
+  int min_tokens = 0;       // extension
+};
+
+enum class Tier { kInteractive, kBatch };
+
+// A chat or (when `messages_json` is empty) a plain completion.
+struct ChatRequest {
+  std::string id;  // request id, ours
+  std::string model;
+  std::string messages_json;           // the "messages" array as JSON text, for the chat template
+  std::string tools_json;              // the "tools" array or empty
+  std::string prompt;                  // plain completion
+  std::vector<TokenId> prompt_tokens;  // plain completion given as token ids
+  std::optional<int> max_tokens;       // absent: up to the model's length
+  std::vector<std::string> stop;
+  SamplingOptions sampling;
+  std::optional<int> logprobs;  // top alternatives per token; absent: none
+  int n = 1;
+  bool stream = false;
+  bool include_usage = false;  // stream_options.include_usage
+  Tier tier = Tier::kInteractive;
+  std::string user;
+  std::string cache_salt;  // isolates the prefix cache between tenants
+};
+
+struct TokenLogprob {
+  std::string token;
+  float logprob = 0.0f;
+  std::vector<std::pair<std::string, float>> top;
+};
+
+struct Usage {
+  int prompt_tokens = 0;
+  int completion_tokens = 0;
+  int cached_tokens = 0;  // of prompt_tokens
+};
+
+enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
+// "stop", "length", ...: the wire's word; nullptr for kNone.
+const char* ToString(FinishReason reason);
+
+// A piece of one choice's answer. `tokens` counts the tokens the text stands for (0 when the
+// text was held back before, for example for a stop string).
+struct ChatChunk {
+  int index = 0;
+  std::string text;
+  int tokens = 0;
+  std::vector<TokenLogprob> logprobs;
+  FinishReason finish = FinishReason::kNone;
+};
+
+}  // namespace tare::api

@@ -1,0 +1,45 @@
+// The seam between policy and computation: a Scheduler makes a StepPlan, an Executor runs it.
+// Plans are plain data, so the live engine and the simulator share the same scheduler object.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+
+namespace tare::engine {
+
+// The part of a step that belongs to one sequence.
+struct PlannedSlice {
+  SequenceId sequence{};
+  std::uint32_t first_token = 0;  // index of its first token in StepPlan::tokens
+  std::uint32_t num_tokens = 0;   // tokens computed in this step
+  std::uint32_t start = 0;        // position of the first of them = tokens already in the KV pages
+  std::uint32_t first_page = 0;   // index of its first page in StepPlan::page_table
+  std::uint32_t num_pages = 0;    // enough for start + num_tokens
+  bool wants_logits = false;      // the last of its tokens is followed by sampling
+};
+
+struct PageCopy {
+  PageId from{};
+  PageId to{};
+};
+
+struct StepPlan {
+  std::vector<PlannedSlice> slices;
+  std::vector<TokenId> tokens;     // all slices' tokens, in order of slices
+  std::vector<PageId> page_table;  // all slices' pages
+  std::vector<PageCopy> copies;    // made before the step computes (copy-on-write, compaction)
+  std::vector<PageId> discarded;   // pages whose memory may go back to the operating system
+
+  bool empty() const { return slices.empty() && copies.empty() && discarded.empty(); }
+};
+
+struct StepResult {
+  Nanos elapsed{};                // real for the CPU, predicted for the simulator
+  std::span<const float> logits;  // [slices that want logits, vocab]; empty in the simulator
+  std::uint32_t vocab = 0;        // valid until the executor's next Run
+};
+
+}  // namespace tare::engine

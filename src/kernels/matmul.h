@@ -1,0 +1,73 @@
+// Matrix products against packed weights: y[m, n] = x[m, k] * W[n, k]^T.
+//
+// A PackedMatrix owns weights in the layout its kernels read. Activations holds one input of m rows
+// and quantises it at most once per kind, so that q, k and v (or gate and up) share the work.
+// Integer types give bit-equal results for a row whatever the number of rows beside it.
+//
+// Thread safety: PackedMatrix is immutable after Pack; Activations and MatMul belong to the thread
+// that owns the pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "kernels/tensor_view.h"
+
+namespace tare::kernels {
+
+// What a matrix computes with. kInt8: per-row-group scale; kInt4: groups of 32, scale and minimum.
+enum class WeightType { kF32, kBf16, kInt8, kInt4 };
+const char* ToString(WeightType type);
+
+// The type that holds `stored` with no or least loss: F32->F32, F16/BF16->BF16, Q8_0->INT8,
+// Q4->INT4.
+WeightType NaturalType(StoredType stored);
+
+class PackedMatrix {
+ public:
+  // Converts and packs, row blocks in parallel. Fails when a dimension cannot be packed.
+  static Result<PackedMatrix> Pack(WeightType type, const TensorView& source, ThreadPool& pool);
+
+  PackedMatrix();
+  PackedMatrix(PackedMatrix&&) noexcept;
+  PackedMatrix& operator=(PackedMatrix&&) noexcept;
+  ~PackedMatrix();
+
+  WeightType type() const;
+  std::int64_t rows() const;  // n, output features
+  std::int64_t cols() const;  // k, input features
+  std::size_t bytes() const;  // memory the packed weights take, scales included
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// One matmul input [rows, cols], row-major floats owned by the caller.
+class Activations {
+ public:
+  Activations();
+  ~Activations();
+  Activations(const Activations&) = delete;
+  Activations& operator=(const Activations&) = delete;
+
+  // Points at a new input and forgets earlier quantised forms; keeps their memory.
+  void Set(const float* x, std::int64_t rows, std::int64_t cols);
+
+  struct Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// y: [x.rows, w.rows], row-major with `stride` floats between rows (0: w.rows).
+void MatMul(const PackedMatrix& w, Activations& x, float* y, std::int64_t stride, ThreadPool& pool);
+
+}  // namespace tare::kernels

@@ -1,0 +1,31 @@
+// A weight matrix as a checkpoint stores it: type, shape, bytes. Non-owning; the mapping it points
+// into must outlive it. Block formats: GGUF specification, ggml's quantised types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+
+namespace tare::kernels {
+
+// Element types a checkpoint may hold. The GGUF reader maps its ids to these.
+enum class StoredType { kF32, kF16, kBf16, kQ8_0, kQ4_0, kQ4_1 };
+
+const char* ToString(StoredType type);
+// Elements per block (1 for plain types) and bytes per block.
+int BlockElements(StoredType type);
+int BlockBytes(StoredType type);
+
+struct TensorView {
+  StoredType type = StoredType::kF32;
+  std::int64_t rows = 0;            // output features
+  std::int64_t cols = 0;            // input features, contiguous; a multiple of BlockElements(type)
+  std::span<const std::byte> data;  // rows * cols / BlockElements * BlockBytes
+};
+
+// Expands row `row` to floats, out[cols].
+void DequantizeRow(const TensorView& tensor, std::int64_t row, std::span<float> out);
+
+}  // namespace tare::kernels

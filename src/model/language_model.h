@@ -1,0 +1,59 @@
+// A decoder-only transformer ready to compute: the only thing the executor knows of a model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "base/types.h"
+#include "kernels/kv_pages.h"
+#include "kernels/matmul.h"
+
+namespace tare::model {
+
+// Facts every family has. Lengths are in tokens, sizes in elements.
+struct ModelConfig {
+  std::string family;  // "llama"
+  std::string name;    // as the checkpoint calls itself
+  int layers = 0;
+  int hidden = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int intermediate = 0;
+  int vocab = 0;
+  int context_length = 0;  // what the model was trained for
+  float norm_epsilon = 1e-5f;
+  float rope_theta = 10000.0f;
+  bool tied_embeddings = false;
+  std::uint64_t parameters = 0;
+};
+
+// One step's rows, all sequences concatenated.
+struct ForwardInput {
+  std::span<const TokenId> tokens;                   // [rows]
+  std::span<const kernels::SequenceRows> sequences;  // cover [0, rows) in order
+  std::span<const int> logit_rows;                   // rows whose logits are wanted
+};
+
+// Thread safety: one Forward at a time (it uses the model's pool and scratch memory).
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+  virtual const ModelConfig& config() const = 0;
+  // Memory the weights take as computed with, in bytes, and the type of the linear layers.
+  virtual std::size_t weight_bytes() const = 0;
+  virtual kernels::WeightType weight_type() const = 0;
+  virtual kernels::KvShape kv_shape(kernels::KvType type) const = 0;
+  // Writes K and V of all rows into kv, then logits[logit_rows.size(), vocab].
+  // The caller guarantees valid token ids, positions below max length and pages owned by the rows.
+  virtual void Forward(const ForwardInput& input, kernels::KvPages& kv,
+                       std::span<float> logits) = 0;
+};
+
+}  // namespace tare::model

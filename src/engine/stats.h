@@ -1,0 +1,60 @@
+// Figures of a running engine for /metrics, /admin/startup and the load test's report.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/types.h"
+
+namespace tare::engine {
+
+// How long each stage of getting ready took; 0 for a stage that did not happen.
+struct StartupTimes {
+  Nanos map_weights{};   // open, validate and map the checkpoint
+  Nanos load_weights{};  // convert and pack (or map the packed cache)
+  Nanos load_text{};     // tokenizer and chat template
+  Nanos touch_pages{};   // KV memory reserved and first slabs touched
+  Nanos warm_kernels{};  // first steps, so that no request pays for them
+  Nanos total{};         // start of loading to ready
+};
+
+// Upper bounds, in seconds, of the step duration histogram; one more bucket holds the rest.
+inline constexpr std::array<double, 14> kStepSecondsBounds = {
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0};
+
+struct EngineStats {
+  // Now.
+  int running = 0;  // sequences taking part in steps
+  int waiting = 0;  // sequences not admitted yet, or preempted
+  std::uint32_t pages_total = 0;
+  std::uint32_t pages_used = 0;    // owned by running sequences
+  std::uint32_t pages_cached = 0;  // kept only for the prefix cache; reclaimed when needed
+  std::size_t page_bytes = 0;
+  double unused_slot_share = 0.0;  // token slots without a token, of those in used pages
+  double stranded_share = 0.0;     // free pages in partly used slabs, of pages held from the OS
+  bool draining = false;
+
+  // Since the start.
+  std::uint64_t requests_accepted = 0;
+  std::uint64_t requests_finished = 0;
+  std::uint64_t requests_cancelled = 0;
+  std::uint64_t requests_failed = 0;
+  std::uint64_t prompt_tokens = 0;     // of accepted requests
+  std::uint64_t prefix_queries = 0;    // tokens looked up in the prefix cache
+  std::uint64_t prefix_hits = 0;       // of them found
+  std::uint64_t computed_tokens = 0;   // rows computed: prefill, decode, recomputation
+  std::uint64_t generated_tokens = 0;  // sampled and kept
+  std::uint64_t preemptions = 0;
+  std::uint64_t pages_copied = 0;    // copy-on-write
+  std::uint64_t pages_moved = 0;     // compaction
+  std::uint64_t pages_returned = 0;  // memory given back to the operating system
+  std::uint64_t pages_recycled = 0;  // ring contexts
+  std::uint64_t steps = 0;
+  double step_seconds = 0.0;  // sum over all steps
+  std::array<std::uint64_t, kStepSecondsBounds.size() + 1> step_seconds_histogram{};
+
+  StartupTimes startup;
+};
+
+}  // namespace tare::engine

@@ -1,38 +1,16 @@
 // A decoder-only transformer ready to compute: the only thing the executor knows of a model.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
-#include "base/result.h"
-#include "base/thread_pool.h"
 #include "base/types.h"
 #include "kernels/kv_pages.h"
 #include "kernels/matmul.h"
+#include "model/model_config.h"
 
 namespace tare::model {
-
-// Facts every family has. Lengths are in tokens, sizes in elements.
-struct ModelConfig {
-  std::string family;  // "llama"
-  std::string name;    // as the checkpoint calls itself
-  int layers = 0;
-  int hidden = 0;
-  int heads = 0;
-  int kv_heads = 0;
-  int head_dim = 0;
-  int intermediate = 0;
-  int vocab = 0;
-  int context_length = 0;  // what the model was trained for
-  float norm_epsilon = 1e-5f;
-  float rope_theta = 10000.0f;
-  bool tied_embeddings = false;
-  std::uint64_t parameters = 0;
-};
 
 // One step's rows, all sequences concatenated.
 struct ForwardInput {

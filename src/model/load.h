@@ -1,0 +1,58 @@
+// From a checkpoint to a model ready to compute, with the memory it needs known beforehand.
+//
+// Weights are converted and packed one matrix at a time, so that loading needs little more memory
+// than the loaded model. The mapping stays in use afterwards (token embeddings are gathered from
+// it) and is shared with the file: the GgufFile may be destroyed once the model is loaded, unless
+// it was parsed over bytes of the caller's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "kernels/kv_pages.h"
+#include "kernels/matmul.h"
+#include "model/gguf.h"
+#include "model/language_model.h"
+
+namespace tare::model {
+
+struct LoadOptions {
+  // What linear layers compute with; empty: what the file holds, with no or least loss. With kInt4
+  // the output head is kept in INT8, which costs little and is where rounding shows first.
+  std::optional<kernels::WeightType> dtype;
+  ThreadPool* pool = nullptr;  // must outlive the model, which computes with it
+  // Called between matrices from the loading thread: share done in [0, 1], what comes next.
+  std::function<void(double fraction, std::string_view what)> progress;
+};
+
+// "auto" (empty), "f32", "bf16", "int8", "int4"; anything else is an error naming these.
+Result<std::optional<kernels::WeightType>> ParseDtype(std::string_view text);
+
+Result<std::unique_ptr<LanguageModel>> LoadModel(const GgufFile& file, const LoadOptions& options);
+
+// Bytes of memory to serve with.
+struct MemoryNeed {
+  std::uint64_t weights = 0;
+  std::uint64_t kv = 0;
+  std::uint64_t working = 0;  // activations, scratch, tokenizer, allocator
+  std::uint64_t total() const { return weights + kv + working; }
+};
+
+// `kv_tokens` counts the tokens of all sequences held at a time.
+Result<MemoryNeed> EstimateMemory(const GgufFile& file, std::optional<kernels::WeightType> dtype,
+                                  std::uint64_t kv_tokens,
+                                  kernels::KvType kv_type = kernels::KvType::kBf16);
+
+// Memory this process can still take: what the machine reports as available, or less under a
+// control group's limit.
+Result<std::uint64_t> AvailableMemory();
+
+// kResourceExhausted, with the sum and what to do about it, when `need` is over `available`.
+Status CheckFits(const MemoryNeed& need, std::uint64_t available, std::string_view model_name);
+
+}  // namespace tare::model

@@ -22,4 +22,7 @@ std::string FormatBytes(std::uint64_t bytes);
 std::vector<std::string_view> Split(std::string_view text, char separator);
 std::string_view Trim(std::string_view text);
 
+// Well-formed UTF-8: no overlong forms, surrogates or code points past U+10FFFF.
+bool IsValidUtf8(std::string_view text);
+
 }  // namespace tare

@@ -41,5 +41,14 @@ TEST(Trim, RemovesBlanksAtBothEnds) {
   EXPECT_EQ(Trim(" \n"), "");
 }
 
+TEST(IsValidUtf8, FollowsTheTable) {
+  EXPECT_TRUE(IsValidUtf8(""));
+  EXPECT_TRUE(IsValidUtf8("plain é 模型 🙂"));
+  for (const char* bad : {"\xff", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                          "\xe6\xa8", "a\x80"}) {
+    EXPECT_FALSE(IsValidUtf8(bad));
+  }
+}
+
 }  // namespace
 }  // namespace tare

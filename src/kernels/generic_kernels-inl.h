@@ -1,0 +1,338 @@
+// The kernels in plain C++, written as loops over 16 lanes that compilers turn into vectors. A
+// kernels_*.cc defines TARE_KERNELS_NAMESPACE and includes this file once; its compile flags decide
+// the instructions. Built for the baseline this is the reference the other sets are tested against.
+//
+// Only forced-inline or static functions may be used here: see half.h.
+
+#include <cstdint>
+
+#include "kernels/half.h"
+#include "kernels/kernel_table.h"
+
+namespace tare::kernels::TARE_KERNELS_NAMESPACE {
+namespace {
+
+constexpr int kLanes = kPanelCols;
+
+TARE_KERNEL_INLINE float MultiplyAdd(float a, float b, float c) {
+#ifdef __FMA__
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+TARE_KERNEL_INLINE const std::uint8_t* Cell(const WeightCells& w, std::int64_t panel,
+                                            std::int64_t cell) {
+  return w.data + (panel * w.cells + cell) * w.cell_bytes;
+}
+
+TARE_KERNEL_INLINE void Store(const float* acc, const WeightCells& w, std::int64_t panel,
+                              std::int64_t row, const Output& out) {
+  const std::int64_t first = panel * kLanes;
+  const std::int64_t left = w.rows - first;
+  const std::int64_t count = left < kLanes ? left : kLanes;
+  float* y = out.y + row * out.stride + first;
+  for (std::int64_t j = 0; j < count; ++j) y[j] = acc[j];
+}
+
+template <int kRows>
+inline void F32Rows(const WeightCells& w, const ActivationCells& x, const Output& out,
+                    std::int64_t panel, std::int64_t row) {
+  float acc[kRows][kLanes] = {};
+  const float* line = reinterpret_cast<const float*>(Cell(w, panel, 0));
+  const float* input = x.f32 + row * x.cols;
+  for (std::int64_t k = 0; k < x.cols; ++k, line += kLanes) {
+    for (int r = 0; r < kRows; ++r) {
+      const float value = input[r * x.cols + k];
+      for (int j = 0; j < kLanes; ++j) acc[r][j] = MultiplyAdd(value, line[j], acc[r][j]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) Store(acc[r], w, panel, row + r, out);
+}
+
+void MatMulF32(const WeightCells& w, const ActivationCells& x, const Output& out,
+               std::int64_t begin, std::int64_t end) {
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    std::int64_t row = 0;
+    for (; row + 4 <= x.rows; row += 4) F32Rows<4>(w, x, out, panel, row);
+    for (; row < x.rows; ++row) F32Rows<1>(w, x, out, panel, row);
+  }
+}
+
+void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& out,
+                std::int64_t begin, std::int64_t end) {
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    for (std::int64_t row = 0; row < x.rows; ++row) {
+      float acc[kLanes] = {};
+      for (std::int64_t cell = 0; cell < w.cells; ++cell) {
+        const auto* line = reinterpret_cast<const std::uint32_t*>(Cell(w, panel, cell));
+        const std::uint16_t* input =
+            x.bf16 +
+            ((row / kBlockRows * x.cells + cell) * kBlockRows + row % kBlockRows) * kBf16CellDepth;
+        for (int i = 0; i < kBf16CellDepth; i += 2, line += kLanes) {
+          const float even = Bf16ToFloat(input[i]);
+          const float odd = Bf16ToFloat(input[i + 1]);
+          for (int j = 0; j < kLanes; ++j) {
+            acc[j] = MultiplyAdd(even, BitsToFloat(line[j] << 16), acc[j]);
+            acc[j] = MultiplyAdd(odd, BitsToFloat(line[j] & 0xffff0000u), acc[j]);
+          }
+        }
+      }
+      Store(acc, w, panel, row, out);
+    }
+  }
+}
+
+// Adds the products of one line (4 inputs of 16 features) to the dot products.
+template <typename Code>
+TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* input, std::int32_t* dot) {
+  for (int j = 0; j < kLanes; ++j) {
+    std::int32_t sum = 0;
+    for (int b = 0; b < 4; ++b) sum += std::int32_t{line[j * 4 + b]} * std::int32_t{input[b]};
+    dot[j] += sum;
+  }
+}
+
+template <WeightType kType>
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* input,
+                             std::int32_t (*dot)[kLanes]) {
+  constexpr int kLinesPerHalf = 8;
+  for (int i = 0; i < kLinesPerHalf; ++i, cell += kLineBytes) {
+    if constexpr (kType == WeightType::kInt8) {
+      const auto* codes = reinterpret_cast<const std::int8_t*>(cell);
+      AddLine(codes, input + i * 4, dot[0]);
+      AddLine(codes + kLinesPerHalf * kLineBytes, input + kGroup + i * 4, dot[1]);
+    } else {
+      std::uint8_t low[kLineBytes];
+      std::uint8_t high[kLineBytes];
+      for (int b = 0; b < kLineBytes; ++b) {
+        low[b] = cell[b] & 0x0f;
+        high[b] = static_cast<std::uint8_t>(cell[b] >> 4);
+      }
+      AddLine(low, input + i * 4, dot[0]);
+      AddLine(high, input + kGroup + i * 4, dot[1]);
+    }
+  }
+}
+
+template <WeightType kType, bool kMinimum>
+inline void IntegerPanel(const WeightCells& w, const ActivationCells& x, const Output& out,
+                         std::int64_t panel) {
+  constexpr int kCodes = kType == WeightType::kInt8 ? kInt8Codes : kInt4Codes;
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const int slot = static_cast<int>(row % kBlockRows);
+    float acc[kLanes] = {};
+    for (std::int64_t c = 0; c < w.cells; ++c) {
+      const std::uint8_t* cell = Cell(w, panel, c);
+      const std::int64_t block = row / kBlockRows * x.cells + c;
+      std::int32_t dot[2][kLanes] = {};
+      Dots<kType>(cell, x.codes + (block * kBlockRows + slot) * kInt8CellDepth, dot);
+      const auto* scales = reinterpret_cast<const std::uint16_t*>(cell + kCodes);
+      const float activation_scale = x.scales[block * kBlockRows + slot];
+      const std::int64_t sum = block * 2 * kBlockRows + slot;
+      if constexpr (kType == WeightType::kInt4 && !kMinimum) {
+        for (int half = 0; half < 2; ++half) {
+          for (int j = 0; j < kLanes; ++j) dot[half][j] -= 8 * x.sums[sum + half * kBlockRows];
+        }
+      }
+      for (int j = 0; j < kLanes; ++j) {
+        float f = static_cast<float>(dot[0][j]) * F16ToFloat(scales[j]);
+        f = __builtin_fmaf(static_cast<float>(dot[1][j]), F16ToFloat(scales[kLanes + j]), f);
+        if constexpr (kMinimum) {
+          f = __builtin_fmaf(x.float_sums[sum], F16ToFloat(scales[2 * kLanes + j]), f);
+          f = __builtin_fmaf(x.float_sums[sum + kBlockRows], F16ToFloat(scales[3 * kLanes + j]), f);
+        }
+        acc[j] = __builtin_fmaf(f, activation_scale, acc[j]);
+      }
+    }
+    Store(acc, w, panel, row, out);
+  }
+}
+
+void MatMulInt8(const WeightCells& w, const ActivationCells& x, const Output& out,
+                std::int64_t begin, std::int64_t end) {
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    IntegerPanel<WeightType::kInt8, false>(w, x, out, panel);
+  }
+}
+
+void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& out,
+                std::int64_t begin, std::int64_t end) {
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    if (w.with_minimum) {
+      IntegerPanel<WeightType::kInt4, true>(w, x, out, panel);
+    } else {
+      IntegerPanel<WeightType::kInt4, false>(w, x, out, panel);
+    }
+  }
+}
+
+void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                 std::int8_t* codes, float* scales, std::int32_t* sums, float* float_sums) {
+  for (std::int64_t cell = 0; cell < cells; ++cell) {
+    const std::int64_t first = cell * kInt8CellDepth;
+    const std::int64_t left = cols - first;
+    const int count = static_cast<int>(left < kInt8CellDepth ? left : kInt8CellDepth);
+    float largest = 0.0f;
+    for (int i = 0; i < count; ++i) {
+      const float magnitude = __builtin_fabsf(x[first + i]);
+      largest = magnitude > largest ? magnitude : largest;
+    }
+    // Below this 127 / largest overflows; such values do not matter beside any other.
+    const bool silent = largest < 1e-30f;
+    const float inverse = silent ? 0.0f : 127.0f / largest;
+    std::int8_t* to = codes + (cell * kBlockRows + slot) * kInt8CellDepth;
+    std::int32_t sum[2] = {};
+    for (int i = 0; i < kInt8CellDepth; ++i) {
+      const float value = i < count ? x[first + i] * inverse : 0.0f;
+      // Nearest, ties to even: adding 1.5 * 2^23 leaves the integer in the low mantissa bits.
+      const auto code = static_cast<std::int8_t>(FloatToBits(value + 12582912.0f) & 0xffu);
+      to[i] = code;
+      sum[i / kGroup] += code;
+    }
+    scales[cell * kBlockRows + slot] = silent ? 0.0f : largest / 127.0f;
+    for (int half = 0; half < 2; ++half) {
+      sums[(cell * 2 + half) * kBlockRows + slot] = sum[half];
+      float_sums[(cell * 2 + half) * kBlockRows + slot] = static_cast<float>(sum[half]);
+    }
+  }
+}
+
+void RoundRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+              std::uint16_t* bf16) {
+  for (std::int64_t cell = 0; cell < cells; ++cell) {
+    std::uint16_t* to = bf16 + (cell * kBlockRows + slot) * kBf16CellDepth;
+    for (int i = 0; i < kBf16CellDepth; ++i) {
+      const std::int64_t k = cell * kBf16CellDepth + i;
+      to[i] = k < cols ? FloatToBf16(x[k]) : std::uint16_t{0};
+    }
+  }
+}
+
+// e^x for x <= 0, within 2 ulp; 0 below the smallest normal result. Range reduction by multiples of
+// ln 2 in two parts, then the Taylor polynomial of degree 7 on [-ln2/2, ln2/2].
+TARE_KERNEL_INLINE float ExpOfNegative(float x) {
+  const float clamped = x < -87.0f ? -87.0f : x;
+  const float shifted = MultiplyAdd(clamped, 1.44269504f, 12582912.0f);
+  const float n = shifted - 12582912.0f;
+  float r = MultiplyAdd(n, -0.693359375f, clamped);
+  r = MultiplyAdd(n, 2.12194440e-4f, r);
+  float p = 1.0f / 5040.0f;
+  p = MultiplyAdd(p, r, 1.0f / 720.0f);
+  p = MultiplyAdd(p, r, 1.0f / 120.0f);
+  p = MultiplyAdd(p, r, 1.0f / 24.0f);
+  p = MultiplyAdd(p, r, 1.0f / 6.0f);
+  p = MultiplyAdd(p, r, 0.5f);
+  p = MultiplyAdd(p, r, 1.0f);
+  p = MultiplyAdd(p, r, 1.0f);
+  const float power = BitsToFloat((FloatToBits(shifted) + 127u) << 23);
+  return x < -87.0f ? 0.0f : p * power;
+}
+
+TARE_KERNEL_INLINE float Bf16Low(std::uint32_t pair) { return BitsToFloat(pair << 16); }
+TARE_KERNEL_INLINE float Bf16High(std::uint32_t pair) { return BitsToFloat(pair & 0xffff0000u); }
+
+// scores[t] = q . K[t] for the 16 tokens of a page.
+TARE_KERNEL_INLINE void PageScores(const KvLayout& layout, const std::uint8_t* k, const float* q,
+                                   float* scores) {
+  float acc[kTokensPerPage] = {};
+  if (layout.type == KvType::kF32) {
+    const auto* line = reinterpret_cast<const float*>(k);
+    for (int d = 0; d < layout.head_dim; ++d, line += kTokensPerPage) {
+      for (int t = 0; t < kTokensPerPage; ++t) acc[t] = MultiplyAdd(q[d], line[t], acc[t]);
+    }
+  } else if (layout.type == KvType::kBf16) {
+    const auto* line = reinterpret_cast<const std::uint32_t*>(k);
+    for (int d = 0; d < layout.head_dim; d += 2, line += kTokensPerPage) {
+      const float odd = d + 1 < layout.head_dim ? q[d + 1] : 0.0f;
+      for (int t = 0; t < kTokensPerPage; ++t) {
+        acc[t] = MultiplyAdd(q[d], Bf16Low(line[t]), acc[t]);
+        acc[t] = MultiplyAdd(odd, Bf16High(line[t]), acc[t]);
+      }
+    }
+  } else {
+    const auto* line = reinterpret_cast<const std::int8_t*>(k);
+    for (int d = 0; d < layout.head_dim; d += 2, line += 2 * kTokensPerPage) {
+      const float odd = d + 1 < layout.head_dim ? q[d + 1] : 0.0f;
+      for (int t = 0; t < kTokensPerPage; ++t) {
+        acc[t] = MultiplyAdd(q[d], static_cast<float>(line[2 * t]), acc[t]);
+        acc[t] = MultiplyAdd(odd, static_cast<float>(line[2 * t + 1]), acc[t]);
+      }
+    }
+    const auto* scales = reinterpret_cast<const float*>(k + layout.part_bytes);
+    for (int t = 0; t < kTokensPerPage; ++t) acc[t] *= scales[t];
+  }
+  for (int t = 0; t < kTokensPerPage; ++t) scores[t] = acc[t];
+}
+
+// out[d] += sum over t of p[t] * V[t][d].
+TARE_KERNEL_INLINE void AddPageValues(const KvLayout& layout, const std::uint8_t* v, const float* p,
+                                      float* out) {
+  const int dims = layout.head_dim;
+  if (layout.type == KvType::kF32) {
+    const auto* line = reinterpret_cast<const float*>(v);
+    for (int t = 0; t < kTokensPerPage; ++t, line += layout.padded_dim) {
+      for (int d = 0; d < dims; ++d) out[d] = MultiplyAdd(p[t], line[d], out[d]);
+    }
+  } else if (layout.type == KvType::kBf16) {
+    const auto* line = reinterpret_cast<const std::uint32_t*>(v);
+    for (int t = 0; t < kTokensPerPage; t += 2, line += layout.padded_dim) {
+      for (int d = 0; d < dims; ++d) {
+        out[d] = MultiplyAdd(p[t], Bf16Low(line[d]), out[d]);
+        out[d] = MultiplyAdd(p[t + 1], Bf16High(line[d]), out[d]);
+      }
+    }
+  } else {
+    const auto* line = reinterpret_cast<const std::int8_t*>(v);
+    const auto* scales = reinterpret_cast<const float*>(v + layout.part_bytes);
+    for (int t = 0; t < kTokensPerPage; t += 2, line += 2 * layout.padded_dim) {
+      const float even = p[t] * scales[t];
+      const float odd = p[t + 1] * scales[t + 1];
+      for (int d = 0; d < dims; ++d) {
+        out[d] = MultiplyAdd(even, static_cast<float>(line[2 * d]), out[d]);
+        out[d] = MultiplyAdd(odd, static_cast<float>(line[2 * d + 1]), out[d]);
+      }
+    }
+  }
+}
+
+// Online softmax (Milakov and Gimelshein 2018) page by page in order, so that a row's result
+// depends only on the tokens before it.
+void Attend(const KvHead& kv, const PageId* pages, int tokens, const float* q, int heads,
+            float scale, float* out) {
+  const KvLayout& layout = *kv.layout;
+  for (int head = 0; head < heads; ++head, q += layout.head_dim, out += layout.head_dim) {
+    float largest = -__builtin_inff();
+    float total = 0.0f;
+    for (int d = 0; d < layout.head_dim; ++d) out[d] = 0.0f;
+    for (int first = 0; first < tokens; first += kTokensPerPage) {
+      const std::uint8_t* k = kv.base + ToInt(pages[first / kTokensPerPage]) * layout.page_bytes;
+      const int count = tokens - first < kTokensPerPage ? tokens - first : kTokensPerPage;
+      float scores[kTokensPerPage];
+      PageScores(layout, k, q, scores);
+      float page_largest = largest;
+      for (int t = 0; t < count; ++t) {
+        scores[t] *= scale;
+        page_largest = scores[t] > page_largest ? scores[t] : page_largest;
+      }
+      const float keep = largest == page_largest ? 1.0f : ExpOfNegative(largest - page_largest);
+      largest = page_largest;
+      float page_total = 0.0f;
+      for (int t = 0; t < kTokensPerPage; ++t) {
+        scores[t] = t < count ? ExpOfNegative(scores[t] - largest) : 0.0f;
+        page_total += scores[t];
+      }
+      total = MultiplyAdd(total, keep, page_total);
+      if (keep != 1.0f) {
+        for (int d = 0; d < layout.head_dim; ++d) out[d] *= keep;
+      }
+      AddPageValues(layout, k + layout.part_bytes + layout.scale_bytes, scores, out);
+    }
+    const float inverse = 1.0f / total;
+    for (int d = 0; d < layout.head_dim; ++d) out[d] *= inverse;
+  }
+}
+
+}  // namespace
+}  // namespace tare::kernels::TARE_KERNELS_NAMESPACE

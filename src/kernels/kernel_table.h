@@ -1,0 +1,45 @@
+// One instruction set's kernels as a table of functions. The tables are defined in translation
+// units built for their instruction set (kernels_*.cc); only the table of the selected one is used.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kv_layout.h"
+#include "kernels/packed_layout.h"
+
+namespace tare::kernels {
+
+struct KernelTable {
+  const char* name;
+
+  // y = x * W^T for panels [begin, end) and all rows of x.
+  using MatMulPanels = void (*)(const WeightCells& w, const ActivationCells& x, const Output& out,
+                                std::int64_t begin, std::int64_t end);
+  MatMulPanels f32;
+  MatMulPanels bf16;
+  MatMulPanels int8;
+  MatMulPanels int4;
+
+  // One activation row of `cols` floats into the cells of row `slot` (0..15) of a block.
+  // `codes`, `scales`, `sums` point at the block; every cell is written, padding as zeros.
+  void (*quantize_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                       std::int8_t* codes, float* scales, std::int32_t* sums, float* float_sums);
+  void (*round_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                    std::uint16_t* bf16);
+
+  // Softmax attention of one row over the first `tokens` tokens of `pages`, for `heads` query heads
+  // that share a KV head: q and out are [heads, head_dim].
+  void (*attend)(const KvHead& kv, const PageId* pages, int tokens, const float* q, int heads,
+                 float scale, float* out);
+};
+
+extern const KernelTable kScalarKernels;
+#if defined(__x86_64__)
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+#endif
+
+// The table of the instruction set in use.
+const KernelTable& Kernels();
+
+}  // namespace tare::kernels

@@ -1,0 +1,18 @@
+// Kernels for AVX2 with FMA and F16C.
+#define TARE_KERNELS_NAMESPACE avx2
+#include "kernels/generic_kernels-inl.h"
+
+namespace tare::kernels {
+
+constinit const KernelTable kAvx2Kernels = {
+    .name = "avx2",
+    .f32 = avx2::MatMulF32,
+    .bf16 = avx2::MatMulBf16,
+    .int8 = avx2::MatMulInt8,
+    .int4 = avx2::MatMulInt4,
+    .quantize_row = avx2::QuantizeRow,
+    .round_row = avx2::RoundRow,
+    .attend = avx2::Attend,
+};
+
+}  // namespace tare::kernels

@@ -1,0 +1,18 @@
+// Kernels for AVX-512 with VNNI and BF16.
+#define TARE_KERNELS_NAMESPACE avx512
+#include "kernels/generic_kernels-inl.h"
+
+namespace tare::kernels {
+
+constinit const KernelTable kAvx512Kernels = {
+    .name = "avx512",
+    .f32 = avx512::MatMulF32,
+    .bf16 = avx512::MatMulBf16,
+    .int8 = avx512::MatMulInt8,
+    .int4 = avx512::MatMulInt4,
+    .quantize_row = avx512::QuantizeRow,
+    .round_row = avx512::RoundRow,
+    .attend = avx512::Attend,
+};
+
+}  // namespace tare::kernels

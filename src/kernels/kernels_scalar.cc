@@ -1,0 +1,18 @@
+// The reference kernels, built for the baseline instruction set.
+#define TARE_KERNELS_NAMESPACE scalar
+#include "kernels/generic_kernels-inl.h"
+
+namespace tare::kernels {
+
+constinit const KernelTable kScalarKernels = {
+    .name = "scalar",
+    .f32 = scalar::MatMulF32,
+    .bf16 = scalar::MatMulBf16,
+    .int8 = scalar::MatMulInt8,
+    .int4 = scalar::MatMulInt4,
+    .quantize_row = scalar::QuantizeRow,
+    .round_row = scalar::RoundRow,
+    .attend = scalar::Attend,
+};
+
+}  // namespace tare::kernels

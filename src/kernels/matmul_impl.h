@@ -1,0 +1,26 @@
+// The insides of PackedMatrix and Activations, shared by the files that pack and multiply.
+#pragma once
+
+#include "kernels/aligned_buffer.h"
+#include "kernels/matmul.h"
+#include "kernels/packed_layout.h"
+
+namespace tare::kernels {
+
+struct PackedMatrix::Impl {
+  AlignedBuffer memory;
+  WeightCells cells;
+};
+
+struct Activations::Impl {
+  ActivationCells cells;  // f32, rows and cols are set; other forms when first asked for
+  bool has_bf16 = false;
+  bool has_int8 = false;
+  AlignedBuffer bf16;
+  AlignedBuffer int8;
+
+  // The input in the form `type` multiplies with; converts at most once per Set.
+  ActivationCells In(WeightType type, ThreadPool& pool);
+};
+
+}  // namespace tare::kernels

@@ -1,0 +1,280 @@
+#include "kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <optional>
+
+#include "kernels/matmul_impl.h"
+#include "kernels/test_data.h"
+
+namespace tare::kernels {
+namespace {
+
+constexpr WeightType kAllTypes[] = {WeightType::kF32, WeightType::kBf16, WeightType::kInt8,
+                                    WeightType::kInt4};
+constexpr StoredType kAllStored[] = {StoredType::kF32,  StoredType::kF16,  StoredType::kBf16,
+                                     StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1};
+
+std::vector<float> Multiply(const PackedMatrix& w, const std::vector<float>& x, std::int64_t rows,
+                            ThreadPool& pool) {
+  std::vector<float> y(static_cast<std::size_t>(rows * w.rows()), -1e9f);
+  Activations input;
+  input.Set(x.data(), rows, w.cols());
+  MatMul(w, input, y.data(), 0, pool);
+  return y;
+}
+
+// Unpacks by multiplying with unit vectors: column k of W.
+std::vector<float> Column(const PackedMatrix& w, std::int64_t k, ThreadPool& pool) {
+  std::vector<float> unit(static_cast<std::size_t>(w.cols()), 0.0f);
+  unit[static_cast<std::size_t>(k)] = 127.0f;  // exact in every activation form
+  std::vector<float> y = Multiply(w, unit, 1, pool);
+  for (float& value : y) value /= 127.0f;
+  return y;
+}
+
+class PerIsa : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!IsSupported(GetParam())) {
+      GTEST_SKIP() << "this processor lacks " << ToString(GetParam());
+    }
+    isa_.emplace(GetParam());
+    ASSERT_TRUE(isa_->ok());
+  }
+  std::optional<ScopedIsa> isa_;
+  ThreadPool pool_{2};
+};
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+// SmolLM2's projections cut short, and dimensions that fill neither panels, cells nor blocks.
+constexpr Shape kShapes[] = {{1, 576, 576}, {3, 192, 576},  {17, 48, 1536}, {5, 1, 32},
+                             {33, 17, 96},  {16, 64, 160},  {64, 33, 64},   {2, 100, 2048},
+                             {7, 15, 224},  {40, 160, 1120}};
+
+TEST_P(PerIsa, ProductsAgreeWithDoublePrecision) {
+  std::uint32_t seed = 1;
+  for (const Shape& shape : kShapes) {
+    for (WeightType type : kAllTypes) {
+      for (StoredType stored :
+           {StoredType::kF32, StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1}) {
+        const StoredMatrix matrix = RandomStored(stored, shape.n, shape.k, ++seed);
+        const auto x = RandomFloats(static_cast<std::size_t>(shape.m * shape.k), ++seed);
+        auto w = PackedMatrix::Pack(type, matrix.view, pool_);
+        ASSERT_TRUE(w) << w.error().message;
+        const auto y = Multiply(*w, x, shape.m, pool_);
+        for (std::int64_t n = 0; n < shape.n; n += 1 + shape.n / 20) {
+          const std::vector<float> row = matrix.Row(n);
+          // Weight error of a group of 32 that has to be quantised: half a step.
+          std::vector<double> step(row.size(), 0.0);
+          const bool lossless = type == WeightType::kF32 || NaturalType(stored) == type ||
+                                (type == WeightType::kInt8 && stored == StoredType::kQ8_0);
+          for (std::size_t k = 0; k < row.size() && !lossless; ++k) {
+            if (type == WeightType::kBf16) {
+              step[k] = std::fabs(row[k]) * 0x1p-9;
+              continue;
+            }
+            const auto group = row.begin() + static_cast<std::ptrdiff_t>(k / 32 * 32);
+            const auto [low, high] = std::minmax_element(group, group + 32);
+            step[k] = type == WeightType::kInt8
+                          ? std::max(std::fabs(*low), std::fabs(*high)) / 127.0 * 0.51 + 1e-9
+                          : (*high - *low) / 15.0 * 0.75 * 1.6 + std::fabs(*low) * 1e-3;
+          }
+          for (std::int64_t m = 0; m < shape.m; ++m) {
+            const float* input = x.data() + m * shape.k;
+            double sum = 0;
+            double magnitude = 0;  // sum of |x w|
+            double allowed = 0;
+            for (std::int64_t k = 0; k < shape.k; ++k) {
+              const auto at = static_cast<std::size_t>(k);
+              sum += double{input[k]} * row[at];
+              magnitude += std::fabs(double{input[k]} * row[at]);
+              allowed += std::fabs(double{input[k]}) * step[at];
+              if (type == WeightType::kBf16) {
+                allowed += std::fabs(double{input[k]} * row[at]) * 0x1p-8;
+              } else if (type != WeightType::kF32) {
+                // Half a step of the activation's scale, at most max|x| of the cell / 254.
+                const std::int64_t cell = k / 64 * 64;
+                float largest = 0;
+                for (std::int64_t i = cell; i < std::min(cell + 64, shape.k); ++i) {
+                  largest = std::max(largest, std::fabs(input[i]));
+                }
+                allowed += largest / 254.0 * 1.01 * (std::fabs(row[at]) + step[at]);
+              }
+            }
+            // Rounding of sums: each of k additions errs by at most half an ulp of a partial sum.
+            allowed += magnitude * static_cast<double>(shape.k) * 0x1p-24 + 1e-6;
+            const double got = y[static_cast<std::size_t>(m * shape.n + n)];
+            ASSERT_NEAR(got, sum, allowed)
+                << ToString(type) << " from " << ToString(stored) << " m=" << m << " n=" << n
+                << " of " << shape.m << "x" << shape.n << "x" << shape.k;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PerIsa, ARowIsTheSameWhateverRowsAreBesideIt) {
+  const std::int64_t n = 83, k = 1120;
+  const auto x = RandomFloats(static_cast<std::size_t>(70 * k), 5);
+  for (StoredType stored : {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1}) {
+    const StoredMatrix matrix = RandomStored(stored, n, k, 6);
+    auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, pool_);
+    ASSERT_TRUE(w);
+    const auto all = Multiply(*w, x, 70, pool_);
+    for (std::int64_t m : {1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 48, 64}) {
+      const std::int64_t first = 70 - m;
+      const std::vector<float> part(x.begin() + first * k, x.end());
+      const auto y = Multiply(*w, part, m, pool_);
+      ASSERT_EQ(std::memcmp(y.data(), all.data() + first * n, y.size() * sizeof(float)), 0)
+          << ToString(stored) << " with " << m << " rows";
+    }
+  }
+}
+
+TEST_P(PerIsa, IntegerProductsEqualTheReferenceBitForBit) {
+  std::uint32_t seed = 100;
+  for (const Shape& shape : kShapes) {
+    const auto x = RandomFloats(static_cast<std::size_t>(shape.m * shape.k), ++seed, 3.0f);
+    for (StoredType stored : {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1}) {
+      const StoredMatrix matrix = RandomStored(stored, shape.n, shape.k, ++seed);
+      auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, pool_);
+      ASSERT_TRUE(w);
+      const auto y = Multiply(*w, x, shape.m, pool_);
+      ASSERT_TRUE(SelectIsa("scalar"));
+      const auto expected = Multiply(*w, x, shape.m, pool_);
+      ASSERT_TRUE(SelectIsa(ToString(GetParam())));
+      for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], expected[i]) << ToString(stored);
+    }
+  }
+}
+
+TEST_P(PerIsa, LosslessTypesGiveBackTheStoredWeights) {
+  const std::int64_t n = 35, k = 96;
+  const std::pair<StoredType, WeightType> pairs[] = {{StoredType::kF32, WeightType::kF32},
+                                                     {StoredType::kBf16, WeightType::kBf16},
+                                                     {StoredType::kQ8_0, WeightType::kInt8},
+                                                     {StoredType::kQ4_0, WeightType::kInt4},
+                                                     {StoredType::kQ4_1, WeightType::kInt4}};
+  for (const auto& [stored, type] : pairs) {
+    const StoredMatrix matrix = RandomStored(stored, n, k, 9);
+    auto w = PackedMatrix::Pack(type, matrix.view, pool_);
+    ASSERT_TRUE(w);
+    std::vector<std::vector<float>> rows;
+    for (std::int64_t row = 0; row < n; ++row) rows.push_back(matrix.Row(row));
+    for (std::int64_t column = 0; column < k; ++column) {
+      const auto values = Column(*w, column, pool_);
+      for (std::size_t row = 0; row < rows.size(); ++row) {
+        const float expected = rows[row][static_cast<std::size_t>(column)];
+        ASSERT_NEAR(values[row], expected, std::fabs(expected) * 4e-7 + 1e-8) << ToString(stored);
+      }
+    }
+  }
+}
+
+TEST_P(PerIsa, WritesOnlyItsOwnColumns) {
+  const StoredMatrix matrix = RandomStored(StoredType::kQ8_0, 20, 64, 3);
+  const auto x = RandomFloats(5 * 64, 4);
+  for (WeightType type : kAllTypes) {
+    auto w = PackedMatrix::Pack(type, matrix.view, pool_);
+    ASSERT_TRUE(w);
+    std::vector<float> y(5 * 50, 7.0f);
+    Activations input;
+    input.Set(x.data(), 5, 64);
+    MatMul(*w, input, y.data() + 10, 50, pool_);
+    for (int row = 0; row < 5; ++row) {
+      for (int column = 0; column < 50; ++column) {
+        const bool inside = column >= 10 && column < 30;
+        EXPECT_EQ(y[static_cast<std::size_t>(row * 50 + column)] != 7.0f, inside);
+      }
+    }
+  }
+}
+
+TEST_P(PerIsa, SurvivesZerosAndExtremeInputs) {
+  const StoredMatrix matrix = RandomStored(StoredType::kF32, 16, 64, 3);
+  for (WeightType type : kAllTypes) {
+    auto w = PackedMatrix::Pack(type, matrix.view, pool_);
+    ASSERT_TRUE(w);
+    for (float value : Multiply(*w, std::vector<float>(128, 0.0f), 2, pool_)) EXPECT_EQ(value, 0);
+    Multiply(*w, std::vector<float>(64, std::numeric_limits<float>::infinity()), 1, pool_);
+    Multiply(*w, std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()), 1, pool_);
+    Multiply(*w, std::vector<float>(64, std::numeric_limits<float>::denorm_min()), 1, pool_);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, PerIsa, testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
+                         [](const auto& param) { return std::string(ToString(param.param)); });
+
+TEST(PackedMatrix, EveryStoredTypePacksIntoEveryWeightType) {
+  ThreadPool pool(2);
+  for (StoredType stored : kAllStored) {
+    const StoredMatrix matrix = RandomStored(stored, 20, 96, 2);
+    for (WeightType type : kAllTypes) {
+      auto w = PackedMatrix::Pack(type, matrix.view, pool);
+      ASSERT_TRUE(w) << ToString(stored) << " " << ToString(type);
+      EXPECT_EQ(w->rows(), 20);
+      EXPECT_EQ(w->cols(), 96);
+      EXPECT_EQ(w->type(), type);
+    }
+  }
+}
+
+TEST(PackedMatrix, Int4NeedsNoMinimaForQ4_0) {
+  ThreadPool pool(1);
+  auto symmetric =
+      PackedMatrix::Pack(WeightType::kInt4, RandomStored(StoredType::kQ4_0, 64, 256, 1).view, pool);
+  auto with_minimum =
+      PackedMatrix::Pack(WeightType::kInt4, RandomStored(StoredType::kQ4_1, 64, 256, 1).view, pool);
+  ASSERT_TRUE(symmetric && with_minimum);
+  EXPECT_EQ(symmetric->bytes(), 64u * 256 * 9 / 16);      // 4.5 bits a weight
+  EXPECT_EQ(with_minimum->bytes(), 64u * 256 * 10 / 16);  // 5 bits a weight
+}
+
+TEST(PackedMatrix, RefusesShapesThatDoNotMatchTheirBytes) {
+  ThreadPool pool(1);
+  StoredMatrix matrix = RandomStored(StoredType::kQ8_0, 4, 64, 1);
+  TensorView view = matrix.view;
+  view.rows = 5;
+  EXPECT_EQ(PackedMatrix::Pack(WeightType::kInt8, view, pool).error().kind, ErrorKind::kCorrupt);
+  view = matrix.view;
+  view.cols = 63;
+  EXPECT_EQ(PackedMatrix::Pack(WeightType::kInt8, view, pool).error().kind, ErrorKind::kCorrupt);
+  view = matrix.view;
+  view.rows = 0;
+  EXPECT_FALSE(PackedMatrix::Pack(WeightType::kInt8, view, pool));
+  view.rows = std::numeric_limits<std::int64_t>::max() / 2;
+  EXPECT_FALSE(PackedMatrix::Pack(WeightType::kInt8, view, pool));
+}
+
+TEST(Activations, QuantisesOnceAndForgetsOnSet) {
+  ThreadPool pool(1);
+  const StoredMatrix matrix = RandomStored(StoredType::kQ8_0, 16, 64, 1);
+  auto w = PackedMatrix::Pack(WeightType::kInt8, matrix.view, pool);
+  ASSERT_TRUE(w);
+  std::vector<float> x(64, 1.0f), y(16), again(16);
+  Activations input;
+  input.Set(x.data(), 1, 64);
+  MatMul(*w, input, y.data(), 0, pool);
+  x.assign(64, 2.0f);
+  MatMul(*w, input, again.data(), 0, pool);
+  EXPECT_EQ(y, again);  // still the form made first
+  input.Set(x.data(), 1, 64);
+  MatMul(*w, input, again.data(), 0, pool);
+  for (std::size_t i = 0; i < 16; ++i) EXPECT_NEAR(again[i], 2 * y[i], 1e-4);
+}
+
+TEST(Isa, RefusesUnknownNames) {
+  EXPECT_EQ(SelectIsa("avx9").error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(SelectIsa("scalar"));
+  EXPECT_EQ(CurrentIsa(), Isa::kScalar);
+  EXPECT_TRUE(SelectIsa("auto"));
+  EXPECT_EQ(CurrentIsa(), SupportedIsas().back());
+}
+
+}  // namespace
+}  // namespace tare::kernels

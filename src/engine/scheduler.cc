@@ -1,0 +1,524 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernels/kv_pages.h"
+
+namespace tare::engine {
+namespace {
+
+constexpr std::uint32_t kPage = kernels::kTokensPerPage;
+
+// Waiting sequences whose prefix is being computed are passed over; looking at more of them than
+// this in one step would cost more than it wins.
+constexpr int kMaxPassedOver = 64;
+
+std::uint32_t PagesFor(std::size_t tokens) {
+  return static_cast<std::uint32_t>((tokens + kPage - 1) / kPage);
+}
+
+}  // namespace
+
+Result<Scheduler> Scheduler::Create(const SchedulerOptions& options) {
+  if (options.max_num_seqs < 1) {
+    return FailParam("max_num_seqs", "max_num_seqs is {}; it must be at least 1",
+                     options.max_num_seqs);
+  }
+  if (options.max_num_batched_tokens < options.max_num_seqs) {
+    return FailParam("max_num_batched_tokens",
+                     "max_num_batched_tokens is {}; it must be at least max_num_seqs ({}), so that "
+                     "every sequence can decode in every step",
+                     options.max_num_batched_tokens, options.max_num_seqs);
+  }
+  const int least = options.ring ? 4 * static_cast<int>(kPage) : 2;
+  if (options.max_model_len < least) {
+    return FailParam("max_model_len", "max_model_len is {}; it must be at least {}",
+                     options.max_model_len, least);
+  }
+  if (options.pool.pages < PagesFor(static_cast<std::size_t>(options.max_model_len))) {
+    return FailParam(
+        "kv_memory",
+        "the KV memory holds {} tokens, fewer than one sequence may have (max_model_len "
+        "{}): give more KV memory or a smaller max_model_len",
+        std::uint64_t{options.pool.pages} * kPage, options.max_model_len);
+  }
+  return Scheduler(options);
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pool) {
+  // A ring window is whole pages, since whole pages are recycled.
+  if (options_.ring) options_.max_model_len -= options_.max_model_len % static_cast<int>(kPage);
+}
+
+Scheduler::Sequence* Scheduler::FindSequence(SequenceId id) {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : &it->second;
+}
+
+Status Scheduler::Submit(SequenceSpec spec, Nanos now) {
+  TARE_CHECK(!sequences_.contains(spec.id));
+  if (spec.prompt.empty()) return FailParam("prompt", "the prompt is empty");
+  if (spec.prompt.size() >= static_cast<std::size_t>(options_.max_model_len)) {
+    return FailParam(
+        "prompt",
+        "the prompt has {} tokens; with the context length of {} tokens it may have at "
+        "most {}: shorten it",
+        spec.prompt.size(), options_.max_model_len, options_.max_model_len - 1);
+  }
+  if (spec.max_new_tokens < 1) {
+    return FailParam("max_tokens", "max_tokens is {}; it must be at least 1", spec.max_new_tokens);
+  }
+  Sequence s;
+  s.arrival = now;
+  s.urgency = now + (spec.tier == Tier::kBatch ? options_.batch_tier_ageing : Nanos{});
+  if (spec.deadline) s.urgency = std::min(s.urgency, *spec.deadline);
+  s.tokens = spec.prompt;
+  s.keys = std::move(spec.keys);
+  if (options_.prefix_cache && spec.use_prefix_cache) {
+    ExtendKeys(spec.root, s.tokens, s.keys);
+  } else {
+    spec.use_prefix_cache = false;
+  }
+  if (spec.leader) {
+    Sequence* leader = FindSequence(*spec.leader);
+    if (leader != nullptr && leader->generated == 0) {
+      leader->forks.push_back(spec.id);
+      s.expects_fork = true;
+    }
+  }
+  if (spec.deadline) deadlines_.insert({*spec.deadline, spec.id});
+  s.spec = std::move(spec);
+  waiting_.insert(OrderOf(s));
+  sequences_.emplace(s.spec.id, std::move(s));
+  return {};
+}
+
+bool Scheduler::Cancel(SequenceId id) {
+  Sequence* s = FindSequence(id);
+  if (s == nullptr) return false;
+  Remove(*s);
+  return true;
+}
+
+void Scheduler::Remove(Sequence& s) {
+  for (const SequenceId id : s.forks) {
+    if (Sequence* fork = FindSequence(id)) fork->expects_fork = false;
+  }
+  ReleasePages(s);
+  (s.running ? running_ : waiting_).erase(OrderOf(s));
+  if (s.spec.deadline) deadlines_.erase({*s.spec.deadline, s.spec.id});
+  sequences_.erase(s.spec.id);
+}
+
+void Scheduler::ReleasePages(Sequence& s) {
+  ForgetPending(s);
+  // Last page first: of a cached prefix the end is then evicted before the beginning, without
+  // which it could not be found.
+  while (!s.pages.empty()) {
+    pool_.Release(s.pages.back());
+    s.pages.pop_back();
+  }
+}
+
+void Scheduler::ForgetPending(Sequence& s) {
+  for (std::size_t page = s.published; page < s.keys.size(); ++page) {
+    const auto it = pending_.find(s.keys[page]);
+    if (it != pending_.end() && it->second == s.spec.id) pending_.erase(it);
+  }
+}
+
+void Scheduler::Expire(Nanos now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const SequenceId id = deadlines_.begin()->second;
+    expired_.push_back(id);
+    Remove(*FindSequence(id));
+  }
+}
+
+void Scheduler::Compact(StepPlan& plan) {
+  if (options_.compaction_pages == 0 || pool_.StrandedShare() <= options_.compaction_threshold) {
+    return;
+  }
+  plan.copies = pool_.Compact(options_.compaction_pages);
+  if (plan.copies.empty()) return;
+  std::unordered_map<std::uint32_t, PageId> moved;
+  for (const PageCopy& move : plan.copies) {
+    // A page may move twice when its new place is emptied in turn.
+    for (auto& [from, to] : moved) {
+      if (to == move.from) to = move.to;
+    }
+    moved.emplace(ToInt(move.from), move.to);
+  }
+  for (const Order& order : running_) {
+    for (PageId& page : sequences_.at(order.second).pages) {
+      if (const auto it = moved.find(ToInt(page)); it != moved.end()) page = it->second;
+    }
+  }
+  stats_.pages_moved += plan.copies.size();
+}
+
+StepPlan Scheduler::Plan(Nanos now) {
+  Expire(now);
+  StepPlan plan;
+  Compact(plan);
+  budget_ = static_cast<std::uint32_t>(options_.max_num_batched_tokens);
+  preempted_ = false;
+  PlanRunning(true);
+  PlanRunning(false);
+  if (!preempted_ && !WindowOpen(now)) Admit();
+  Materialise(plan);
+  plan.discarded = pool_.ReturnSlabs();
+  stats_.pages_returned += plan.discarded.size();
+  return plan;
+}
+
+bool Scheduler::WindowOpen(Nanos now) const {
+  if (!running_.empty() || options_.batch_window <= Nanos{}) return false;
+  const std::optional<Nanos> end = WakeAt();
+  return end && now < *end &&
+         waiting_.size() < static_cast<std::size_t>(options_.batch_window_requests);
+}
+
+std::optional<Nanos> Scheduler::WakeAt() const {
+  std::optional<Nanos> wake;
+  if (!deadlines_.empty()) wake = deadlines_.begin()->first;
+  if (running_.empty() && !waiting_.empty() && options_.batch_window > Nanos{}) {
+    Nanos oldest = Nanos::max();
+    int seen = 0;
+    for (const Order& order : waiting_) {
+      if (++seen > options_.batch_window_requests) break;
+      oldest = std::min(oldest, sequences_.at(order.second).arrival);
+    }
+    const Nanos end = oldest + options_.batch_window;
+    wake = wake ? std::min(*wake, end) : end;
+  }
+  return wake;
+}
+
+void Scheduler::PlanRunning(bool decoding) {
+  const std::vector<Order> order(running_.begin(), running_.end());
+  for (const Order& entry : order) {
+    if (budget_ == 0) return;
+    if (!running_.contains(entry)) continue;  // preempted by one before it
+    Sequence& s = sequences_.at(entry.second);
+    if (s.planned > 0 || (s.left() == 1) != decoding) continue;
+    Extend(s, std::min(s.left(), budget_));
+  }
+}
+
+bool Scheduler::Extend(Sequence& s, std::uint32_t count) {
+  while (!EnsurePages(s, count)) {
+    Sequence& victim = sequences_.at(running_.rbegin()->second);
+    const bool itself = &victim == &s;
+    Preempt(victim);
+    if (itself) return false;
+  }
+  s.planned = count;
+  budget_ -= count;
+  return true;
+}
+
+bool Scheduler::MayWrite(PageId page) const {
+  // References kept only until a copy has been made do not count: copies come before all writes.
+  const auto copied = std::count(release_after_plan_.begin(), release_after_plan_.end(), page);
+  return !pool_.published(page) && pool_.references(page) - copied == 1;
+}
+
+bool Scheduler::EnsurePages(Sequence& s, std::uint32_t count) {
+  const std::size_t first = s.computed / kPage;
+  if (first < s.pages.size() && !MayWrite(s.pages[first])) {
+    const std::optional<PageId> page = pool_.Allocate();
+    if (!page) return false;
+    s.copy = PageCopy{s.pages[first], *page};
+    // The source must keep its numbers until the copy has been made.
+    release_after_plan_.push_back(s.pages[first]);
+    s.pages[first] = *page;
+  }
+  while (s.pages.size() < PagesFor(s.computed + count)) {
+    const std::optional<PageId> page = pool_.Allocate();
+    if (!page) return false;
+    s.pages.push_back(*page);
+  }
+  return true;
+}
+
+void Scheduler::Recycle(Sequence& s) {
+  // The sink tokens of StreamingLLM: attention leans on the first tokens whatever they say, so the
+  // first page stays even when nothing is pinned.
+  const auto window = static_cast<std::uint32_t>(options_.max_model_len) / kPage;
+  const std::uint32_t pinned = std::clamp(
+      PagesFor(static_cast<std::size_t>(std::max(s.spec.pinned_tokens, 0))), 1u, window / 2);
+  pool_.Release(s.pages[pinned]);
+  s.pages.erase(s.pages.begin() + pinned);
+  const auto first = s.tokens.begin() + pinned * kPage;
+  s.tokens.erase(first, first + kPage);
+  s.computed -= kPage;
+  s.recycled += kPage;
+  // From here on the sequence's pages depend on tokens that are gone; no prompt can match them.
+  s.keys.clear();
+  s.published = 0;
+  s.spec.use_prefix_cache = false;
+  ++stats_.pages_recycled;
+}
+
+void Scheduler::Preempt(Sequence& s) {
+  budget_ += s.planned;
+  s.planned = 0;
+  s.copy.reset();
+  ReleasePages(s);
+  s.computed = 0;
+  s.published = 0;
+  s.recycled = 0;  // what is left will be computed as one text
+  running_.erase(OrderOf(s));
+  s.running = false;
+  waiting_.insert(OrderOf(s));
+  preempted_ = true;
+  ++stats_.preemptions;
+}
+
+std::uint32_t Scheduler::PromisedPages() const {
+  std::uint32_t pages = 0;
+  for (const Order& order : running_) {
+    const Sequence& s = sequences_.at(order.second);
+    const std::uint32_t needed = PagesFor(s.tokens.size());
+    if (needed > s.pages.size()) pages += needed - static_cast<std::uint32_t>(s.pages.size());
+  }
+  return pages;
+}
+
+Scheduler::PrefixHit Scheduler::FindPrefix(const Sequence& s) const {
+  PrefixHit hit;
+  if (!s.spec.use_prefix_cache) return hit;
+  for (const PageKey& key : s.keys) {
+    const std::optional<PageId> page = pool_.Find(key);
+    if (!page) {
+      hit.pending = pending_.contains(key);
+      break;
+    }
+    hit.pages.push_back(*page);
+  }
+  return hit;
+}
+
+void Scheduler::Admit() {
+  int passed_over = 0;
+  for (auto it = waiting_.begin(); it != waiting_.end() && budget_ > 0;) {
+    Sequence& s = sequences_.at(it->second);
+    ++it;  // admission takes s out of waiting_
+    const PrefixHit hit = s.expects_fork ? PrefixHit{{}, true} : FindPrefix(s);
+    if (hit.pending) {
+      if (++passed_over > kMaxPassedOver) return;
+      continue;
+    }
+    // Nothing less urgent may pass one that finds no room, or a long prompt would starve.
+    if (!TryAdmit(s, hit)) return;
+  }
+}
+
+bool Scheduler::TryAdmit(Sequence& s, const PrefixHit& hit) {
+  std::size_t taken = hit.pages.size();
+  // At least the last token is computed, for its logits. When it is in a cached page, that page is
+  // copied, which needs one more page than it saves work: worth it only when pages are plenty.
+  const bool whole = taken * kPage == s.tokens.size();
+  std::uint32_t wanted = 0;
+  const auto fits = [&](std::size_t pages_taken, bool copy) {
+    std::uint32_t revived = 0;  // cached pages that stop being available
+    for (std::size_t i = 0; i < pages_taken; ++i) revived += pool_.references(hit.pages[i]) == 0;
+    wanted = PagesFor(s.tokens.size()) - static_cast<std::uint32_t>(pages_taken) + (copy ? 1 : 0) +
+             revived;
+    // Each running sequence soon needs a page more; leaving none would only preempt this one.
+    const auto spare = static_cast<std::uint32_t>(running_.size());
+    return wanted + PromisedPages() + spare <= pool_.available();
+  };
+  const auto place = [&] {
+    return running_.size() < static_cast<std::size_t>(options_.max_num_seqs);
+  };
+  bool room = fits(taken, whole);
+  if (!room && whole) room = fits(--taken, false);
+  if (!room || !place()) {
+    MakeRoomFor(s, wanted);
+    if (!place() || !fits(taken, whole && taken == hit.pages.size())) return false;
+  }
+
+  for (std::size_t i = 0; i < taken; ++i) pool_.Retain(hit.pages[i]);
+  s.pages.assign(hit.pages.begin(), hit.pages.begin() + static_cast<std::ptrdiff_t>(taken));
+  s.published = static_cast<std::uint32_t>(taken);
+  s.computed = static_cast<std::uint32_t>(std::min(taken * kPage, s.tokens.size() - 1));
+  if (s.spec.use_prefix_cache) {
+    stats_.prefix_queries += s.tokens.size();
+    stats_.prefix_hits += s.computed;
+    for (std::size_t page = taken; page < s.keys.size(); ++page) {
+      pending_.emplace(s.keys[page], s.spec.id);
+    }
+  }
+  if (s.cached_tokens < 0) s.cached_tokens = static_cast<int>(s.computed);
+  waiting_.erase(OrderOf(s));
+  s.running = true;
+  running_.insert(OrderOf(s));
+  Extend(s, std::min(s.left(), budget_));
+  return true;
+}
+
+void Scheduler::MakeRoomFor(const Sequence& s, std::uint32_t pages) {
+  if (s.spec.tier != Tier::kInteractive) return;
+  const auto gives_way = [&](const Order& order) {
+    return OrderOf(s) < order && sequences_.at(order.second).spec.tier == Tier::kBatch;
+  };
+  // First see whether it would help at all.
+  std::uint32_t gained = 0;
+  bool place = running_.size() < static_cast<std::size_t>(options_.max_num_seqs);
+  for (auto it = running_.rbegin(); it != running_.rend() && gives_way(*it); ++it) {
+    place = true;
+    for (const PageId page : sequences_.at(it->second).pages) {
+      gained += pool_.references(page) == 1;
+    }
+  }
+  if (!place || pages > pool_.available() + gained) return;
+  while (!running_.empty() && gives_way(*running_.rbegin()) &&
+         (running_.size() >= static_cast<std::size_t>(options_.max_num_seqs) ||
+          pages + PromisedPages() + running_.size() > pool_.available())) {
+    Preempt(sequences_.at(running_.rbegin()->second));
+  }
+}
+
+void Scheduler::Materialise(StepPlan& plan) {
+  for (const Order& order : running_) {
+    Sequence& s = sequences_.at(order.second);
+    if (s.copy) {
+      plan.copies.push_back(*s.copy);
+      ++stats_.pages_copied;
+      s.copy.reset();
+    }
+    if (s.planned == 0) continue;
+    PlannedSlice slice;
+    slice.sequence = s.spec.id;
+    slice.first_token = static_cast<std::uint32_t>(plan.tokens.size());
+    slice.num_tokens = s.planned;
+    slice.start = s.computed;
+    slice.first_page = static_cast<std::uint32_t>(plan.page_table.size());
+    slice.num_pages = PagesFor(s.computed + s.planned);
+    slice.wants_logits = s.planned == s.left();
+    const auto first = s.tokens.begin() + s.computed;
+    plan.tokens.insert(plan.tokens.end(), first, first + s.planned);
+    plan.page_table.insert(plan.page_table.end(), s.pages.begin(),
+                           s.pages.begin() + slice.num_pages);
+    plan.slices.push_back(slice);
+  }
+  for (const PageId page : release_after_plan_) pool_.Release(page);
+  release_after_plan_.clear();
+}
+
+std::vector<EndedSequence> Scheduler::Commit(const StepPlan& plan,
+                                             std::span<const SampledToken> sampled) {
+  std::vector<EndedSequence> ended;
+  std::size_t next = 0;
+  for (const PlannedSlice& slice : plan.slices) {
+    const SampledToken* result = slice.wants_logits ? &sampled[next++] : nullptr;
+    Sequence* found = FindSequence(slice.sequence);
+    if (found == nullptr) continue;  // cancelled while the step ran
+    Sequence& s = *found;
+    s.computed += s.planned;
+    stats_.computed_tokens += s.planned;
+    s.planned = 0;
+    PublishFullPages(s);
+    if (result == nullptr) continue;
+    if (!s.forks.empty()) Fork(s);
+    std::optional<FinishReason> reason;
+    if (result->stop) {
+      reason = FinishReason::kStop;
+    } else {
+      s.tokens.push_back(result->token);
+      ++s.generated;
+      if (s.spec.use_prefix_cache) ExtendKeys(s.spec.root, s.tokens, s.keys);
+      bool full = s.tokens.size() >= static_cast<std::size_t>(options_.max_model_len);
+      if (full && options_.ring) {
+        Recycle(s);
+        full = false;
+      }
+      if (s.generated >= s.spec.max_new_tokens || full) reason = FinishReason::kLength;
+    }
+    if (reason) {
+      ended.push_back({s.spec.id, *reason});
+      Remove(s);
+    }
+  }
+  TARE_CHECK(next == sampled.size());
+  return ended;
+}
+
+void Scheduler::PublishFullPages(Sequence& s) {
+  if (!s.spec.use_prefix_cache) return;
+  for (; s.published < s.computed / kPage; ++s.published) {
+    pool_.Publish(s.pages[s.published], s.keys[s.published]);
+    const auto it = pending_.find(s.keys[s.published]);
+    if (it != pending_.end() && it->second == s.spec.id) pending_.erase(it);
+  }
+}
+
+void Scheduler::Fork(Sequence& leader) {
+  for (const SequenceId id : std::exchange(leader.forks, {})) {
+    Sequence* found = FindSequence(id);
+    if (found == nullptr) continue;
+    Sequence& s = *found;
+    s.expects_fork = false;
+    // Without a place it waits, and finds the full pages in the prefix cache later.
+    if (running_.size() >= static_cast<std::size_t>(options_.max_num_seqs)) continue;
+    const std::uint32_t pages = PagesFor(s.tokens.size());
+    s.pages.assign(leader.pages.begin(), leader.pages.begin() + pages);
+    for (const PageId page : s.pages) pool_.Retain(page);
+    s.computed = static_cast<std::uint32_t>(s.tokens.size()) - 1;
+    s.published = static_cast<std::uint32_t>(s.tokens.size()) / kPage;
+    if (s.cached_tokens < 0) s.cached_tokens = static_cast<int>(s.computed);
+    waiting_.erase(OrderOf(s));
+    s.running = true;
+    running_.insert(OrderOf(s));
+  }
+}
+
+int Scheduler::CachedTokens(SequenceId id) const {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? 0 : std::max(0, it->second.cached_tokens);
+}
+
+SchedulerStats Scheduler::Stats() const {
+  SchedulerStats stats = stats_;
+  stats.running = static_cast<int>(running_.size());
+  stats.waiting = static_cast<int>(waiting_.size());
+  stats.pages_used = pool_.used();
+  stats.pages_cached = pool_.cached();
+  stats.stranded_share = pool_.StrandedShare();
+  // Only a sequence's last pages have unused slots; shared ones are split between their owners.
+  double unused = 0.0;
+  for (const Order& order : running_) {
+    const Sequence& s = sequences_.at(order.second);
+    for (std::size_t i = s.computed / kPage; i < s.pages.size(); ++i) {
+      const std::size_t filled = i == s.computed / kPage ? s.computed % kPage : 0;
+      unused += static_cast<double>(kPage - filled) / pool_.references(s.pages[i]);
+    }
+  }
+  if (pool_.used() > 0) stats.unused_slot_share = unused / (double{kPage} * pool_.used());
+  return stats;
+}
+
+void Scheduler::CheckInvariants() const {
+  pool_.CheckInvariants();
+  std::vector<std::uint32_t> owners(pool_.pages(), 0);
+  for (const auto& [id, s] : sequences_) {
+    TARE_CHECK(s.running == running_.contains(OrderOf(s)));
+    TARE_CHECK(s.running != waiting_.contains(OrderOf(s)));
+    TARE_CHECK(s.running || (s.pages.empty() && s.computed == 0 && s.planned == 0));
+    TARE_CHECK(s.computed < s.tokens.size() || s.planned == 0);
+    TARE_CHECK(s.pages.size() >= PagesFor(s.computed));
+    TARE_CHECK(s.tokens.size() <= static_cast<std::size_t>(options_.max_model_len));
+    for (const PageId page : s.pages) ++owners[ToInt(page)];
+  }
+  TARE_CHECK(running_.size() + waiting_.size() == sequences_.size());
+  TARE_CHECK(running_.size() <= static_cast<std::size_t>(options_.max_num_seqs));
+  for (std::uint32_t page = 0; page < pool_.pages(); ++page) {
+    TARE_CHECK(owners[page] == pool_.references(PageId{page}));
+  }
+  for (const auto& [key, id] : pending_) TARE_CHECK(sequences_.contains(id));
+}
+
+}  // namespace tare::engine

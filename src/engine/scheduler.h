@@ -1,0 +1,209 @@
+// Decides what each step computes: which sequences, how many of their tokens, in which pages.
+//
+// Pure policy: no I/O, no threads, no randomness, and no clock but the times it is told. The same
+// history of calls gives the same plans, so the live engine and the simulator share this object.
+//
+// The loop around it:   Submit/Cancel ...  plan = Plan(now);  run it;  Commit(plan, sampled, now)
+//
+// A sequence is a row of tokens of which the first `computed` have their keys and values in pages.
+// Every step it runs in computes some of the rest; when none is left, the next token is sampled
+// and becomes the new rest. Decoding is thus the case of one token left, a chunked prompt the case
+// of many, and a preempted sequence simply has computed nothing again.
+//
+// Order. Every sequence has an urgency, a point in time: its arrival, for the batch tier
+// `batch_tier_ageing` later, and never later than its deadline. Smaller goes first, always. As the
+// urgency never changes and time passes, nothing that arrives later than a sequence's urgency can
+// overtake it: no starvation.
+//
+// A step is filled with, in this order: the tokens of decoding sequences, so that they keep their
+// pace; the next chunks of prompts begun; prompts newly admitted. When pages run out, the least
+// urgent sequence is preempted: its pages are released (the full ones stay findable in the prefix
+// cache) and it waits to be computed again. The most urgent one can always take all pages, and
+// Submit refuses what would not fit alone, so everything admitted ends.
+//
+// Invariants, checked by the property tests: the pool's pages are each owned as often as tables
+// name them; a plan has at most max_num_batched_tokens tokens and max_num_seqs slices; no page
+// written by a slice is named by another table.
+//
+// Thread safety: none; one thread owns it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "engine/generate.h"
+#include "engine/page_key.h"
+#include "engine/page_pool.h"
+#include "engine/step.h"
+
+namespace tare::engine {
+
+struct SchedulerOptions {
+  PoolOptions pool;
+  int max_num_seqs = 32;
+  int max_num_batched_tokens = 512;  // at least max_num_seqs
+  int max_model_len = 0;             // tokens; the pool must hold as many
+  bool prefix_cache = true;
+  bool ring = false;  // at max_model_len recycle the oldest page instead of ending
+  int batch_window_requests = 32;
+  Nanos batch_window{};  // 0: an idle engine starts at once
+  Nanos batch_tier_ageing = std::chrono::seconds(10);
+  double compaction_threshold = 0.35;  // share of stranded pages above which pages are moved
+  std::uint32_t compaction_pages = 0;  // moved per step at most; 0: never
+};
+
+struct SequenceSpec {
+  SequenceId id{};  // never used before
+  std::vector<TokenId> prompt;
+  int max_new_tokens = 1;
+  int pinned_tokens = 0;  // ring only: first tokens that are never recycled
+  Tier tier = Tier::kInteractive;
+  std::optional<Nanos> deadline;
+  PageKey root;               // RootKey of the salt
+  std::vector<PageKey> keys;  // of the prompt's full pages (ExtendKeys); completed when short
+  bool use_prefix_cache = true;
+  // A sequence with the same prompt, submitted before, whose pages this one takes over when they
+  // are computed (n > 1).
+  std::optional<SequenceId> leader;
+};
+
+// What came out for a slice that wanted logits.
+struct SampledToken {
+  TokenId token{};
+  bool stop = false;  // the sequence ends here; the token is not part of it
+};
+
+struct EndedSequence {
+  SequenceId id{};
+  FinishReason reason = FinishReason::kStop;  // kStop or kLength
+};
+
+struct SchedulerStats {
+  int running = 0;
+  int waiting = 0;
+  std::uint32_t pages_used = 0;
+  std::uint32_t pages_cached = 0;
+  double unused_slot_share = 0.0;
+  double stranded_share = 0.0;
+  std::uint64_t prefix_queries = 0;  // tokens
+  std::uint64_t prefix_hits = 0;     // tokens
+  std::uint64_t computed_tokens = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t pages_copied = 0;
+  std::uint64_t pages_moved = 0;
+  std::uint64_t pages_returned = 0;
+  std::uint64_t pages_recycled = 0;
+};
+
+class Scheduler {
+ public:
+  static Result<Scheduler> Create(const SchedulerOptions& options);
+
+  // Queues a sequence. Refuses what could never run: an empty prompt, or one that leaves no room
+  // for an answer.
+  Status Submit(SequenceSpec spec, Nanos now);
+  // Forgets a sequence in any state, also between Plan and Commit. False when it is not there.
+  bool Cancel(SequenceId id);
+
+  // The next step; empty when there is nothing to do before WakeAt(). Every plan, also an empty
+  // one, is followed by its Commit before the next Plan.
+  StepPlan Plan(Nanos now);
+  // `sampled` has one entry per slice that wants logits, in order of slices.
+  std::vector<EndedSequence> Commit(const StepPlan& plan, std::span<const SampledToken> sampled);
+
+  // Sequences dropped by Plan since the last call because their deadline had passed.
+  std::vector<SequenceId> TakeExpired() { return std::exchange(expired_, {}); }
+  // When Plan may have something to do although nothing was submitted: the end of the batch window
+  // or the next deadline.
+  std::optional<Nanos> WakeAt() const;
+
+  bool idle() const { return sequences_.empty(); }
+  // Tokens of a sequence's prompt found in the prefix cache when it was first admitted.
+  int CachedTokens(SequenceId id) const;
+  SchedulerStats Stats() const;
+  // How many pages a step may move; the engine sets it from the measured speed of copying.
+  void SetCompactionPages(std::uint32_t pages) { options_.compaction_pages = pages; }
+
+  // For tests: stops the process when an invariant is broken.
+  void CheckInvariants() const;
+
+ private:
+  struct Sequence {
+    SequenceSpec spec;
+    Nanos arrival{};
+    Nanos urgency{};
+    std::vector<TokenId> tokens;  // prompt and answer; without recycled ones
+    std::vector<PageKey> keys;    // of full pages of `tokens`
+    std::vector<PageId> pages;
+    std::uint32_t computed = 0;   // tokens whose K and V are in pages
+    std::uint32_t published = 0;  // pages offered to the prefix cache
+    std::uint32_t planned = 0;    // tokens of the plan not yet committed
+    std::uint32_t recycled = 0;   // tokens dropped after the pinned ones (ring)
+    int generated = 0;
+    int cached_tokens = -1;  // -1: not admitted yet
+    bool running = false;
+    bool expects_fork = false;      // waits for its leader's prompt
+    std::vector<SequenceId> forks;  // sequences that wait for this one's prompt
+    std::optional<PageCopy> copy;   // copy-on-write of the plan
+    std::uint32_t left() const { return static_cast<std::uint32_t>(tokens.size()) - computed; }
+  };
+  using Order = std::pair<Nanos, SequenceId>;
+  static Order OrderOf(const Sequence& s) { return {s.urgency, s.spec.id}; }
+
+  explicit Scheduler(const SchedulerOptions& options);
+
+  Sequence* FindSequence(SequenceId id);
+  void Expire(Nanos now);
+  void Compact(StepPlan& plan);
+  bool WindowOpen(Nanos now) const;  // an idle engine still gathers requests
+  void PlanRunning(bool decoding);
+  void Admit();
+  // What a waiting sequence finds in the prefix cache.
+  struct PrefixHit {
+    std::vector<PageId> pages;
+    bool pending = false;  // the next page is being computed by a running sequence
+  };
+  PrefixHit FindPrefix(const Sequence& s) const;
+  bool TryAdmit(Sequence& s, const PrefixHit& hit);
+  // Makes the least urgent batch-tier sequence give way to a more urgent interactive one when
+  // that helps `s` to `pages` more pages and a place.
+  void MakeRoomFor(const Sequence& s, std::uint32_t pages);
+  // Plans `count` tokens of a running sequence; preempts less urgent ones, at last itself, when
+  // pages run out. False when it preempted itself.
+  bool Extend(Sequence& s, std::uint32_t count);
+  bool MayWrite(PageId page) const;
+  bool EnsurePages(Sequence& s, std::uint32_t count);
+  void Recycle(Sequence& s);
+  void Preempt(Sequence& s);
+  void Fork(Sequence& leader);
+  void PublishFullPages(Sequence& s);
+  void ReleasePages(Sequence& s);
+  void ForgetPending(Sequence& s);
+  void Remove(Sequence& s);
+  void Materialise(StepPlan& plan);
+  // Pages running sequences will need for the tokens they have.
+  std::uint32_t PromisedPages() const;
+
+  SchedulerOptions options_;
+  PagePool pool_;
+  std::map<SequenceId, Sequence> sequences_;
+  std::set<Order> running_;
+  std::set<Order> waiting_;
+  std::set<std::pair<Nanos, SequenceId>> deadlines_;
+  std::unordered_map<PageKey, SequenceId> pending_;  // keys of prompt pages being computed
+  std::vector<PageId> release_after_plan_;           // sources of copies
+  std::vector<SequenceId> expired_;
+  std::uint32_t budget_ = 0;  // tokens left in the plan being made
+  bool preempted_ = false;    // in the plan being made
+  SchedulerStats stats_;
+};
+
+}  // namespace tare::engine

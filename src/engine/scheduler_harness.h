@@ -1,0 +1,192 @@
+// For the scheduler's tests: a loop around a scheduler with an executor that sees every misuse of a
+// page and a "model" whose answer is known beforehand.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "kernels/kv_pages.h"
+
+namespace tare::engine {
+
+inline SchedulerOptions SmallOptions() {
+  SchedulerOptions options;
+  options.pool = {.pages = 16, .pages_per_slab = 4, .reserve_slabs = 1};
+  options.max_num_seqs = 4;
+  options.max_num_batched_tokens = 40;
+  options.max_model_len = 96;
+  options.compaction_pages = 3;
+  return options;
+}
+
+inline std::vector<TokenId> Tokens(std::initializer_list<std::pair<int, int>> runs) {
+  std::vector<TokenId> tokens;  // (value, count) runs
+  for (const auto& [value, count] : runs) tokens.insert(tokens.end(), count, TokenId{value});
+  return tokens;
+}
+
+inline SequenceSpec Spec(std::uint64_t id, std::vector<TokenId> prompt, int max_new) {
+  SequenceSpec spec;
+  spec.id = SequenceId{id};
+  spec.prompt = std::move(prompt);
+  spec.max_new_tokens = max_new;
+  return spec;
+}
+
+// Stands in for the executor: instead of keys and values, a slot of a page holds the hash of its
+// token and all tokens before it, so reading a wrong, stale or overwritten page is seen.
+class TracingExecutor {
+ public:
+  explicit TracingExecutor(std::uint32_t pages)
+      : slots_(std::size_t{pages} * kernels::kTokensPerPage, 0) {}
+
+  void Run(const StepPlan& plan, std::uint32_t ring_window = 0) {
+    for (const PageCopy& copy : plan.copies) {
+      std::copy_n(slots_.begin() + ToInt(copy.from) * kernels::kTokensPerPage,
+                  kernels::kTokensPerPage,
+                  slots_.begin() + ToInt(copy.to) * kernels::kTokensPerPage);
+    }
+    for (const PageId page : plan.discarded) {
+      std::fill_n(slots_.begin() + ToInt(page) * kernels::kTokensPerPage, kernels::kTokensPerPage,
+                  0);
+    }
+    std::map<PageId, SequenceId> writer;
+    for (const PlannedSlice& slice : plan.slices) {
+      std::vector<std::uint64_t>& known = known_[slice.sequence];
+      // What the pages say about the tokens already computed.
+      std::uint64_t last = 0;
+      for (std::uint32_t i = 0; i < slice.start; ++i) {
+        last = Slot(plan, slice, i);
+        if (ring_window == 0 && i < known.size()) RC_ASSERT(last == known[i]);
+        RC_ASSERT(last != 0u);
+      }
+      known.resize(slice.start);
+      for (std::uint32_t i = 0; i < slice.start && ring_window == 0; ++i) {
+        known[i] = Slot(plan, slice, i);
+      }
+      for (std::uint32_t i = 0; i < slice.num_tokens; ++i) {
+        const std::uint32_t position = slice.start + i;
+        const PageId page = plan.page_table[slice.first_page + position / kernels::kTokensPerPage];
+        const auto [it, fresh] = writer.emplace(page, slice.sequence);
+        RC_ASSERT(fresh || it->second == slice.sequence);
+        last = Chain(last, plan.tokens[slice.first_token + i]);
+        Slot(plan, slice, position) = last;
+        known.push_back(last);
+      }
+    }
+    for (const PlannedSlice& slice : plan.slices) {
+      for (std::uint32_t i = 0; i < slice.num_pages; ++i) {
+        const auto it = writer.find(plan.page_table[slice.first_page + i]);
+        RC_ASSERT(it == writer.end() || it->second == slice.sequence);
+      }
+    }
+  }
+
+  // The hash of everything a sequence has computed: what its logits depend on.
+  std::uint64_t Last(SequenceId id) const { return known_.at(id).back(); }
+
+  static std::uint64_t Chain(std::uint64_t before, TokenId token) {
+    const std::uint64_t input[2] = {before, static_cast<std::uint64_t>(ToInt(token)) + 1};
+    return XXH3_64bits(input, sizeof input) | 1;
+  }
+
+ private:
+  std::uint64_t& Slot(const StepPlan& plan, const PlannedSlice& slice, std::uint32_t position) {
+    const PageId page = plan.page_table[slice.first_page + position / kernels::kTokensPerPage];
+    return slots_[ToInt(page) * kernels::kTokensPerPage + position % kernels::kTokensPerPage];
+  }
+  std::vector<std::uint64_t> slots_;
+  std::map<SequenceId, std::vector<std::uint64_t>> known_;
+};
+
+// A scheduler with its loop: what it was asked, what came out.
+struct Harness {
+  explicit Harness(const SchedulerOptions& o)
+      : options(o), scheduler(*Scheduler::Create(o)), executor(o.pool.pages) {}
+
+  void Submit(SequenceSpec spec) {
+    const SequenceId id = spec.id;
+    prompts[id] = spec.prompt;
+    limits[id] = spec.max_new_tokens;
+    ASSERT_TRUE(scheduler.Submit(std::move(spec), now).has_value());
+    open.push_back(id);
+  }
+
+  void Close(SequenceId id) { open.erase(std::find(open.begin(), open.end(), id)); }
+
+  // One step. The "model" answers with a token that depends on all tokens before.
+  StepPlan Step() {
+    StepPlan plan = scheduler.Plan(now);
+    for (const SequenceId id : scheduler.TakeExpired()) {
+      expired.push_back(id);
+      Close(id);
+    }
+    RC_ASSERT(plan.tokens.size() <= static_cast<std::size_t>(options.max_num_batched_tokens));
+    RC_ASSERT(plan.slices.size() <= static_cast<std::size_t>(options.max_num_seqs));
+    executor.Run(plan, options.ring ? static_cast<std::uint32_t>(options.max_model_len) : 0);
+    std::vector<SampledToken> sampled;
+    for (const PlannedSlice& slice : plan.slices) {
+      if (!slice.wants_logits) continue;
+      const std::uint64_t hash = executor.Last(slice.sequence);
+      const SampledToken token{TokenId{static_cast<std::int32_t>(hash % 3)},
+                               stop_one_in > 0 && hash % stop_one_in == 0};
+      if (!token.stop) answers[slice.sequence].push_back(token.token);
+      sampled.push_back(token);
+    }
+    if (cancel_in_flight && !open.empty()) {
+      const SequenceId id = open[static_cast<std::size_t>(now.count()) % open.size()];
+      scheduler.Cancel(id);
+      Close(id);
+      cancelled.push_back(id);
+      cancel_in_flight = false;
+    }
+    for (const EndedSequence& ended : scheduler.Commit(plan, sampled)) {
+      finished[ended.id] = ended.reason;
+      Close(ended.id);
+    }
+    scheduler.CheckInvariants();
+    now += std::chrono::milliseconds(1);
+    return plan;
+  }
+
+  int RunUntilIdle(int limit) {
+    int steps = 0;
+    while (!scheduler.idle() && steps < limit) {
+      Step();
+      ++steps;
+    }
+    return steps;
+  }
+
+  // What the model says after `prompt` when it is alone in the world.
+  std::vector<TokenId> Expected(SequenceId id, std::size_t length) const {
+    std::vector<TokenId> answer;
+    std::uint64_t hash = 0;
+    for (const TokenId token : prompts.at(id)) hash = TracingExecutor::Chain(hash, token);
+    while (answer.size() < length) {
+      answer.push_back(TokenId{static_cast<std::int32_t>(hash % 3)});
+      hash = TracingExecutor::Chain(hash, answer.back());
+    }
+    return answer;
+  }
+
+  SchedulerOptions options;
+  Scheduler scheduler;
+  TracingExecutor executor;
+  Nanos now{1'000'000'000};
+  std::uint64_t stop_one_in = 0;
+  bool cancel_in_flight = false;
+  std::map<SequenceId, std::vector<TokenId>> prompts, answers;
+  std::map<SequenceId, int> limits;
+  std::map<SequenceId, FinishReason> finished;
+  std::vector<SequenceId> open, expired, cancelled;
+};
+
+}  // namespace tare::engine

@@ -1,0 +1,186 @@
+// Random histories of submissions, cancellations, steps and time, thousands of them.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <functional>
+#include <iostream>
+#include <optional>
+
+#include "engine/scheduler.h"
+#include "engine/scheduler_harness.h"
+
+namespace tare::engine {
+
+// One entry of a random history; how the numbers are read depends on the action.
+struct Action {
+  std::uint8_t what, a, b, c;
+};
+
+std::ostream& operator<<(std::ostream& out, const Action& a) {
+  return out << "{" << int{a.what} << "," << int{a.a} << "," << int{a.b} << "," << int{a.c} << "}";
+}
+
+}  // namespace tare::engine
+
+namespace rc {
+template <>
+struct Arbitrary<tare::engine::Action> {
+  static Gen<tare::engine::Action> arbitrary() {
+    return gen::build<tare::engine::Action>(
+        gen::set(&tare::engine::Action::what), gen::set(&tare::engine::Action::a),
+        gen::set(&tare::engine::Action::b), gen::set(&tare::engine::Action::c));
+  }
+};
+}  // namespace rc
+
+namespace tare::engine {
+namespace {
+
+void Play(const std::vector<Action>& history, Harness& h, std::vector<StepPlan>* plans) {
+  std::uint64_t next_id = 1;
+  std::optional<SequenceId> last;
+  for (const Action& action : history) {
+    switch (action.what % 10) {
+      case 0:
+      case 1:
+      case 2: {
+        // Prompts come from a few families with long common beginnings.
+        SequenceSpec spec =
+            Spec(next_id++,
+                 Tokens({{action.a % 3, 1 + action.a % 50}, {3 + action.b % 2, action.b % 40}}),
+                 1 + action.c % 30);
+        spec.tier = action.c % 3 == 0 ? Tier::kBatch : Tier::kInteractive;
+        if (action.c % 16 == 5) spec.deadline = h.now + std::chrono::milliseconds(action.b % 40);
+        if (action.c % 16 == 6) spec.use_prefix_cache = false;
+        if (action.b % 4 == 1) spec.root = RootKey("tenant");
+        spec.pinned_tokens = action.b % 30;
+        last = spec.id;
+        h.Submit(std::move(spec));
+        break;
+      }
+      case 3: {
+        if (!last || !h.prompts.contains(*last)) break;
+        SequenceSpec spec = Spec(next_id++, h.prompts[*last], 1 + action.c % 10);
+        spec.leader = *last;
+        h.Submit(std::move(spec));
+        break;
+      }
+      case 4:
+        if (!h.open.empty()) {
+          const SequenceId id = h.open[action.a % h.open.size()];
+          RC_ASSERT(h.scheduler.Cancel(id));
+          h.Close(id);
+          h.cancelled.push_back(id);
+        }
+        break;
+      case 5:
+        h.cancel_in_flight = true;
+        break;
+      case 6:
+        h.now += std::chrono::milliseconds(action.a);
+        break;
+      default:
+        for (int i = 0; i < 1 + action.a % 4; ++i) {
+          StepPlan plan = h.Step();
+          if (plans != nullptr) plans->push_back(std::move(plan));
+        }
+    }
+    h.scheduler.CheckInvariants();
+  }
+  h.cancel_in_flight = false;
+}
+
+bool CheckHistories(int count, const std::function<void(const std::vector<Action>&)>& property) {
+  rc::detail::TestParams params = rc::detail::configuration().testParams;
+  params.maxSuccess = count;
+  const auto result = rc::detail::checkTestable(property, rc::detail::TestMetadata{}, params);
+  if (!result.is<rc::detail::SuccessResult>()) {
+    rc::detail::printResultMessage(result, std::cerr);
+    return false;
+  }
+  return true;
+}
+
+SchedulerOptions VariedOptions(std::size_t seed) {
+  SchedulerOptions options = SmallOptions();
+  options.pool.pages = 6 + static_cast<std::uint32_t>(seed % 3) * 7;
+  options.max_num_seqs = 1 + static_cast<int>(seed % 5);
+  options.max_num_batched_tokens = options.max_num_seqs + static_cast<int>(seed % 7) * 9;
+  options.batch_window = std::chrono::milliseconds(seed % 2 * 5);
+  options.prefix_cache = seed % 4 != 3;
+  options.batch_tier_ageing = std::chrono::milliseconds(20);
+  return options;
+}
+
+// Every admitted sequence ends with exactly the tokens it would have had alone: none is lost,
+// none starves, and no page was read that held another's numbers.
+TEST(SchedulerPropertyTest, RandomHistoriesEndWell) {
+  EXPECT_TRUE(CheckHistories(3000, [](const std::vector<Action>& history) {
+    const auto seed = static_cast<std::size_t>(*rc::gen::inRange(0, 420));
+    Harness h(VariedOptions(seed));
+    h.stop_one_in = seed % 3 == 0 ? 11 : 0;
+    Play(history, h, nullptr);
+    // Each step computes at least one token unless the batch window is open; preempted work is at
+    // most repeated once per sequence more urgent than it.
+    std::size_t work = 64;
+    for (const SequenceId id : h.open) {
+      work += h.prompts[id].size() + static_cast<std::size_t>(h.limits[id]) + 8;
+    }
+    h.RunUntilIdle(static_cast<int>(work * (h.open.size() + 1)));
+    RC_ASSERT(h.scheduler.idle());
+    RC_ASSERT(h.scheduler.Stats().pages_used == 0u);
+    RC_ASSERT(h.finished.size() + h.expired.size() + h.cancelled.size() == h.prompts.size());
+    for (const auto& [id, reason] : h.finished) {
+      const std::vector<TokenId>& answer = h.answers[id];
+      RC_ASSERT(answer == h.Expected(id, answer.size()));
+      if (reason == FinishReason::kLength) {
+        const std::size_t most = 96 - h.prompts[id].size();
+        RC_ASSERT(answer.size() == std::min(static_cast<std::size_t>(h.limits[id]), most));
+      }
+    }
+  }));
+}
+
+TEST(SchedulerPropertyTest, RandomHistoriesOfRingsEndWell) {
+  EXPECT_TRUE(CheckHistories(1000, [](const std::vector<Action>& history) {
+    SchedulerOptions options = VariedOptions(static_cast<std::size_t>(*rc::gen::inRange(0, 420)));
+    options.ring = true;
+    Harness h(options);
+    Play(history, h, nullptr);
+    h.RunUntilIdle(100000);
+    RC_ASSERT(h.scheduler.idle());
+    RC_ASSERT(h.scheduler.Stats().pages_used == 0u);
+    for (const auto& [id, reason] : h.finished) {
+      RC_ASSERT(h.answers[id].size() == static_cast<std::size_t>(h.limits[id]));
+    }
+  }));
+}
+
+bool Same(const StepPlan& a, const StepPlan& b) {
+  const auto same_slice = [](const PlannedSlice& x, const PlannedSlice& y) {
+    return x.sequence == y.sequence && x.first_token == y.first_token &&
+           x.num_tokens == y.num_tokens && x.start == y.start && x.first_page == y.first_page &&
+           x.num_pages == y.num_pages && x.wants_logits == y.wants_logits;
+  };
+  const auto same_copy = [](const PageCopy& x, const PageCopy& y) {
+    return x.from == y.from && x.to == y.to;
+  };
+  return a.tokens == b.tokens && a.page_table == b.page_table && a.discarded == b.discarded &&
+         std::equal(a.slices.begin(), a.slices.end(), b.slices.begin(), b.slices.end(),
+                    same_slice) &&
+         std::equal(a.copies.begin(), a.copies.end(), b.copies.begin(), b.copies.end(), same_copy);
+}
+
+TEST(SchedulerPropertyTest, TheSameHistoryGivesTheSamePlans) {
+  EXPECT_TRUE(CheckHistories(300, [](const std::vector<Action>& history) {
+    const SchedulerOptions options = VariedOptions(history.size());
+    Harness first(options), second(options);
+    std::vector<StepPlan> a, b;
+    Play(history, first, &a);
+    Play(history, second, &b);
+    RC_ASSERT(std::equal(a.begin(), a.end(), b.begin(), b.end(), Same));
+  }));
+}
+
+}  // namespace
+}  // namespace tare::engine

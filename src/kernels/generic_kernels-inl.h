@@ -22,6 +22,7 @@ TARE_KERNEL_INLINE float MultiplyAdd(float a, float b, float c) {
 #endif
 }
 
+#ifndef TARE_KERNELS_WITHOUT_MATMUL
 TARE_KERNEL_INLINE const std::uint8_t* Cell(const WeightCells& w, std::int64_t panel,
                                             std::int64_t cell) {
   return w.data + (panel * w.cells + cell) * w.cell_bytes;
@@ -167,6 +168,8 @@ void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& ou
     }
   }
 }
+
+#endif  // TARE_KERNELS_WITHOUT_MATMUL
 
 void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                  std::int8_t* codes, float* scales, std::int32_t* sums, float* float_sums) {

@@ -1,5 +1,11 @@
 #include "kernels/isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -10,7 +16,33 @@
 namespace tare::kernels {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+constexpr Isa kAll[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+
+#if defined(__x86_64__)
+bool HasAmx() {
+  // CPUID leaf 7: tile architecture, INT8 and BF16 products. Not every compiler in use knows these
+  // names for __builtin_cpu_supports.
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+  return (edx & (kBf16 | kTile | kInt8)) == (kBf16 | kTile | kInt8);
+}
+
+// Linux hands out the 8 KiB tile state only to processes that ask (Documentation/arch/x86/xstate).
+// The answer holds for every thread of the process.
+bool MayUseTiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  static std::once_flag warned;
+  if (!granted) {
+    std::call_once(warned, [] {
+      LogWarn("the kernel refuses this process the AMX tiles; AVX-512 is used instead");
+    });
+  }
+  return granted;
+}
+#endif
 
 const KernelTable& TableOf(Isa isa) {
 #if defined(__x86_64__)
@@ -21,6 +53,8 @@ const KernelTable& TableOf(Isa isa) {
       return kAvx2Kernels;
     case Isa::kAvx512:
       return kAvx512Kernels;
+    case Isa::kAmx:
+      return kAmxKernels;
   }
 #endif
   return kScalarKernels;
@@ -59,6 +93,8 @@ const char* ToString(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
   }
   return "?";
 }
@@ -67,20 +103,23 @@ bool IsSupported(Isa isa) {
   if (isa == Isa::kScalar) return true;
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
+                      __builtin_cpu_supports("avx512bf16");
   switch (isa) {
     case Isa::kScalar:
       return true;
     case Isa::kAvx2:
       return avx2;
     case Isa::kAvx512:
-      return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+      return avx512;
+    case Isa::kAmx:
+      return avx512 && HasAmx() && MayUseTiles();
   }
 #endif
   return false;
 }
-
 std::vector<Isa> SupportedIsas() {
   std::vector<Isa> supported;
   for (Isa isa : kAll) {
@@ -107,7 +146,7 @@ Result<Isa> SelectIsa(std::string_view name) {
     return isa;
   }
   return Fail(ErrorKind::kInvalidArgument,
-              "unknown instruction set '{}'; use auto, scalar, avx2 or avx512", name);
+              "unknown instruction set '{}'; use auto, scalar, avx2, avx512 or amx", name);
 }
 
 Isa CurrentIsa() {

@@ -12,7 +12,7 @@
 namespace tare::kernels {
 
 // In rising order of preference.
-enum class Isa { kScalar, kAvx2, kAvx512 };
+enum class Isa { kScalar, kAvx2, kAvx512, kAmx };
 
 const char* ToString(Isa isa);
 
@@ -20,8 +20,8 @@ const char* ToString(Isa isa);
 bool IsSupported(Isa isa);
 std::vector<Isa> SupportedIsas();
 
-// Chooses the set named `name` ("scalar", "avx2", "avx512"), or the best one when `name` is empty
-// or "auto". Fails when the name is unknown or the machine lacks it.
+// Chooses the set named `name` ("scalar", "avx2", "avx512", "amx"), or the best one when `name` is
+// empty or "auto". Fails when the name is unknown or the machine lacks it.
 Result<Isa> SelectIsa(std::string_view name);
 
 // The set in use. The first call chooses by the environment variable TARE_ISA; a value that cannot

@@ -37,6 +37,7 @@ extern const KernelTable kScalarKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAmxKernels;
 #endif
 
 // The table of the instruction set in use.

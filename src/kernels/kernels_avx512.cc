@@ -1,8 +1,21 @@
 // Kernels for AVX-512 with VNNI and BF16.
 #define TARE_KERNELS_NAMESPACE avx512
+#define TARE_KERNELS_WITHOUT_MATMUL
 #include "kernels/generic_kernels-inl.h"
+#include "kernels/kernel_functions.h"
 
 namespace tare::kernels {
+
+constinit const KernelTable kAmxKernels = {
+    .name = "amx",
+    .f32 = avx512::MatMulF32,
+    .bf16 = amx::MatMulBf16,
+    .int8 = amx::MatMulInt8,
+    .int4 = amx::MatMulInt4,
+    .quantize_row = avx512::QuantizeRow,
+    .round_row = avx512::RoundRow,
+    .attend = avx512::Attend,
+};
 
 constinit const KernelTable kAvx512Kernels = {
     .name = "avx512",

@@ -184,7 +184,7 @@ TEST_P(AttentionPerIsa, ReusedPagesKeepNothingOfTheirPast) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, AttentionPerIsa,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
+                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx),
                          [](const auto& param) { return std::string(ToString(param.param)); });
 
 TEST(KvPages, CopyAndDiscardActOnWholePages) {

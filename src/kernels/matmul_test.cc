@@ -207,7 +207,8 @@ TEST_P(PerIsa, SurvivesZerosAndExtremeInputs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, PerIsa, testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
+INSTANTIATE_TEST_SUITE_P(Isa, PerIsa,
+                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx),
                          [](const auto& param) { return std::string(ToString(param.param)); });
 
 TEST(PackedMatrix, EveryStoredTypePacksIntoEveryWeightType) {

@@ -1,0 +1,47 @@
+// AMX tiles by number, as assembly with the memory effects stated. GCC 12's intrinsics do not tell
+// the compiler that _tile_loadconfig reads 64 bytes nor that _tile_loadd reads its source, so
+// stores to either may be moved past them; a memory clobber on each statement rules that out.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/avx512-inl.h"
+
+namespace tare::kernels {
+
+#define TARE_TILE_LOAD(tile, base, stride)                                                         \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(base), "r"(std::int64_t{stride}) : "memor" \
+                                                                                           "y")
+#define TARE_TILE_STORE(tile, base, stride)                                                  \
+  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), "r"(std::int64_t{stride}) \
+               : "memory")
+#define TARE_TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::: "memory")
+// c += a * b, signed bytes and BF16 pairs. AT&T order: last operand is the destination.
+#define TARE_TILE_DOT_INT8(c, a, b) \
+  asm volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
+#define TARE_TILE_DOT_BF16(c, a, b) \
+  asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
+
+// Palette 1: for each of 8 tiles its rows and bytes per row.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+TARE_KERNEL_INLINE void SetTile(TileConfig& config, int tile, int rows, int row_bytes) {
+  config.rows[tile] = static_cast<std::uint8_t>(rows);
+  config.row_bytes[tile] = static_cast<std::uint16_t>(row_bytes);
+}
+
+TARE_KERNEL_INLINE void LoadTileConfig(const TileConfig& config) {
+  asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
+}
+
+// Gives the tiles back: a thread that holds tile data pays for it at every context switch.
+TARE_KERNEL_INLINE void ReleaseTiles() { asm volatile("tilerelease" ::: "memory"); }
+
+}  // namespace tare::kernels

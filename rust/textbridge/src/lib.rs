@@ -1,0 +1,8 @@
+//! C ABI over the crates that handle text. include/textbridge.h is the contract; src/model wraps it
+//! in RAII and Result. Handles are immutable after creation and may be shared between threads.
+
+mod ffi;
+#[allow(dead_code)]
+mod guard;
+mod pieces;
+mod tokenizer;

@@ -26,13 +26,6 @@ class Text;
 
 namespace tare::engine {
 
-// What happens when a sequence reaches the context length.
-enum class ContextPolicy {
-  kError,  // a request that could reach it is refused
-  kStop,   // the answer ends there, finish reason "length"
-  kRing,   // the oldest tokens are forgotten, the pinned first ones kept; goes on
-};
-
 struct EngineOptions {
   int max_num_seqs = 32;             // sequences that share a step
   int max_num_batched_tokens = 512;  // rows of a step; at least max_num_seqs
@@ -50,6 +43,8 @@ struct EngineOptions {
   const Clock* clock = nullptr;  // null: CLOCK_MONOTONIC
   std::uint64_t seed = 0;        // draws the seeds of requests without one; 0: from the system
   StartupTimes startup;          // stages done before the engine was started
+  // The pool the model computes with: kept alive, and used to sample. May be null.
+  std::shared_ptr<ThreadPool> pool;
 };
 
 // Names a submitted request. Plain value; outliving the request is harmless.

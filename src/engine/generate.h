@@ -28,6 +28,13 @@ struct SamplingOptions {
 // Interactive requests go first; a batch request that has waited long enough counts as one.
 enum class Tier { kInteractive, kBatch };
 
+// What happens when a sequence reaches the context length.
+enum class ContextPolicy {
+  kError,  // a request that could reach it is refused
+  kStop,   // the answer ends there, finish reason "length"
+  kRing,   // the oldest tokens are forgotten, the pinned first ones kept; goes on
+};
+
 struct GenerateRequest {
   std::vector<TokenId> prompt;
   // With the ring context policy these first tokens (the system prompt) are never recycled.

@@ -37,9 +37,10 @@ struct StepPlan {
 };
 
 struct StepResult {
-  Nanos elapsed{};                // real for the CPU, predicted for the simulator
-  std::span<const float> logits;  // [slices that want logits, vocab]; empty in the simulator
-  std::uint32_t vocab = 0;        // valid until the executor's next Run
+  Nanos elapsed{};          // real for the CPU, predicted for the simulator
+  std::span<float> logits;  // [slices that want logits, vocab]; the sampler's to change, valid
+                            // until the executor's next Run; empty in the simulator
+  std::uint32_t vocab = 0;
 };
 
 }  // namespace tare::engine

@@ -9,9 +9,10 @@
 
 namespace tare::kernels {
 
-#define TARE_TILE_LOAD(tile, base, stride)                                                         \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(base), "r"(std::int64_t{stride}) : "memor" \
-                                                                                           "y")
+#define TARE_TILE_LOAD(tile, base, stride)                                               \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(base), "r"(std::int64_t{stride}) \
+               : "memor"                                                                 \
+                 "y")
 #define TARE_TILE_STORE(tile, base, stride)                                                  \
   asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), "r"(std::int64_t{stride}) \
                : "memory")

@@ -31,6 +31,13 @@ struct KernelTable {
   // that share a KV head: q and out are [heads, head_dim].
   void (*attend)(const KvHead& kv, const PageId* pages, int tokens, const float* q, int heads,
                  float scale, float* out);
+
+  // The rows of elementwise.h.
+  void (*rms_norm_row)(float* x, const float* delta, const float* weight, float epsilon,
+                       std::int64_t cols, float* out);
+  void (*silu_multiply_row)(const float* gate, const float* up, std::int64_t cols, float* out);
+  void (*rope_neighbours)(float* head, const float* angles, int frequencies);
+  void (*rope_halves)(float* head, const float* angles, int frequencies);
 };
 
 extern const KernelTable kScalarKernels;

@@ -1,6 +1,8 @@
 // Kernels for AVX2 with FMA and F16C.
 #define TARE_KERNELS_NAMESPACE avx2
 #include "kernels/generic_kernels-inl.h"
+//
+#include "kernels/generic_rows-inl.h"
 
 namespace tare::kernels {
 
@@ -13,6 +15,10 @@ constinit const KernelTable kAvx2Kernels = {
     .quantize_row = avx2::QuantizeRow,
     .round_row = avx2::RoundRow,
     .attend = avx2::Attend,
+    .rms_norm_row = avx2::RmsNormRow,
+    .silu_multiply_row = avx2::SiluMultiplyRow,
+    .rope_neighbours = avx2::RopeNeighbours,
+    .rope_halves = avx2::RopeHalves,
 };
 
 }  // namespace tare::kernels

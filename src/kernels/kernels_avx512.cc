@@ -2,6 +2,8 @@
 #define TARE_KERNELS_NAMESPACE avx512
 #define TARE_KERNELS_WITHOUT_MATMUL
 #include "kernels/generic_kernels-inl.h"
+//
+#include "kernels/generic_rows-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels {
@@ -15,6 +17,10 @@ constinit const KernelTable kAmxKernels = {
     .quantize_row = avx512::QuantizeRow,
     .round_row = avx512::RoundRow,
     .attend = avx512::Attend,
+    .rms_norm_row = avx512::RmsNormRow,
+    .silu_multiply_row = avx512::SiluMultiplyRow,
+    .rope_neighbours = avx512::RopeNeighbours,
+    .rope_halves = avx512::RopeHalves,
 };
 
 constinit const KernelTable kAvx512Kernels = {
@@ -26,6 +32,10 @@ constinit const KernelTable kAvx512Kernels = {
     .quantize_row = avx512::QuantizeRow,
     .round_row = avx512::RoundRow,
     .attend = avx512::Attend,
+    .rms_norm_row = avx512::RmsNormRow,
+    .silu_multiply_row = avx512::SiluMultiplyRow,
+    .rope_neighbours = avx512::RopeNeighbours,
+    .rope_halves = avx512::RopeHalves,
 };
 
 }  // namespace tare::kernels

@@ -1,6 +1,8 @@
 // The reference kernels, built for the baseline instruction set.
 #define TARE_KERNELS_NAMESPACE scalar
 #include "kernels/generic_kernels-inl.h"
+//
+#include "kernels/generic_rows-inl.h"
 
 namespace tare::kernels {
 
@@ -13,6 +15,10 @@ constinit const KernelTable kScalarKernels = {
     .quantize_row = scalar::QuantizeRow,
     .round_row = scalar::RoundRow,
     .attend = scalar::Attend,
+    .rms_norm_row = scalar::RmsNormRow,
+    .silu_multiply_row = scalar::SiluMultiplyRow,
+    .rope_neighbours = scalar::RopeNeighbours,
+    .rope_halves = scalar::RopeHalves,
 };
 
 }  // namespace tare::kernels

@@ -332,7 +332,7 @@ class GgufFile::Parser {
 Result<GgufFile> GgufFile::Open(const std::filesystem::path& path) {
   TARE_TRY(MappedFile mapping, MappedFile::Open(path));
   TARE_TRY(GgufFile file, Parse(mapping.bytes(), path.string()));
-  file.mapping_ = std::move(mapping);
+  file.mapping_ = std::make_shared<const MappedFile>(std::move(mapping));
   return file;
 }
 

@@ -6,14 +6,15 @@
 // parsing is bounded by the file's size.
 //
 // Ownership: strings, tensor names and tensor bytes are views into the mapping and live as long as
-// the GgufFile (they survive a move of it). Thread safety: immutable after Open.
-// Source: the GGUF specification (ggml docs/gguf.md).
+// the GgufFile (they survive a move of it) or whoever shares its mapping. Thread safety: immutable
+// after Open. Source: the GGUF specification (ggml docs/gguf.md).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ class GgufFile {
 
   const std::string& name() const { return name_; }
   std::uint32_t version() const { return version_; }
+  // Keeps the bytes of tensors and strings alive; null after Parse.
+  std::shared_ptr<const MappedFile> mapping() const { return mapping_; }
 
   // Metadata. A missing key is kNotFound, a value of another type kCorrupt. Integers of any width
   // convert as long as the value fits, floats of both widths too.
@@ -87,7 +90,7 @@ class GgufFile {
   tl::unexpected<Error> WrongType(std::string_view key, const Value& value,
                                   const char* wanted) const;
 
-  MappedFile mapping_;
+  std::shared_ptr<const MappedFile> mapping_;
   std::string name_;
   std::uint32_t version_ = 0;
   std::map<std::string_view, Value> values_;

@@ -18,6 +18,7 @@
 #include "kernels/matmul.h"
 #include "model/gguf.h"
 #include "model/language_model.h"
+#include "model/memory_need.h"
 
 namespace tare::model {
 
@@ -26,6 +27,8 @@ struct LoadOptions {
   // the output head is kept in INT8, which costs little and is where rounding shows first.
   std::optional<kernels::WeightType> dtype;
   ThreadPool* pool = nullptr;  // must outlive the model, which computes with it
+  // Refuse, before loading, a model whose weights alone do not fit the memory there is.
+  bool check_memory = true;
   // Called between matrices from the loading thread: share done in [0, 1], what comes next.
   std::function<void(double fraction, std::string_view what)> progress;
 };
@@ -35,24 +38,9 @@ Result<std::optional<kernels::WeightType>> ParseDtype(std::string_view text);
 
 Result<std::unique_ptr<LanguageModel>> LoadModel(const GgufFile& file, const LoadOptions& options);
 
-// Bytes of memory to serve with.
-struct MemoryNeed {
-  std::uint64_t weights = 0;
-  std::uint64_t kv = 0;
-  std::uint64_t working = 0;  // activations, scratch, tokenizer, allocator
-  std::uint64_t total() const { return weights + kv + working; }
-};
-
 // `kv_tokens` counts the tokens of all sequences held at a time.
 Result<MemoryNeed> EstimateMemory(const GgufFile& file, std::optional<kernels::WeightType> dtype,
                                   std::uint64_t kv_tokens,
                                   kernels::KvType kv_type = kernels::KvType::kBf16);
-
-// Memory this process can still take: what the machine reports as available, or less under a
-// control group's limit.
-Result<std::uint64_t> AvailableMemory();
-
-// kResourceExhausted, with the sum and what to do about it, when `need` is over `available`.
-Status CheckFits(const MemoryNeed& need, std::uint64_t available, std::string_view model_name);
 
 }  // namespace tare::model

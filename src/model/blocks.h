@@ -1,0 +1,83 @@
+// The parts of a decoder layer and what they share during a step.
+//
+// A block is immutable once loaded. All scratch memory is in Step and shared by all layers, so a
+// model of many layers needs the scratch of one.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "kernels/kv_pages.h"
+#include "kernels/matmul.h"
+#include "model/language_model.h"
+#include "model/rope.h"
+#include "model/weight_loader.h"
+
+namespace tare::model {
+
+// Floats that only grow; contents are lost when they do.
+class Buffer {
+ public:
+  float* Get(std::size_t size) {
+    if (values_.size() < size) values_ = std::vector<float>(size);
+    return values_.data();
+  }
+
+ private:
+  std::vector<float> values_;
+};
+
+// Scratch of one model, reused by every layer and step.
+struct Workspace {
+  Buffer cosines, sines;                // [rows, rope half]
+  Buffer hidden, normed, delta;         // [rows, hidden]
+  Buffer projected;                     // output of a block's first matrix
+  Buffer queries, keys, values, mixed;  // attention
+  Buffer activated;                     // [rows, intermediate]
+  Buffer last;                          // [logit rows, hidden]
+  std::vector<int> positions;           // [rows]
+};
+
+struct Step {
+  std::span<const kernels::SequenceRows> sequences;
+  int rows = 0;
+  const float* cosines = nullptr;  // [rows, rope half]
+  const float* sines = nullptr;
+  int rope_half = 0;
+  kernels::KvPages& kv;
+  kernels::Activations& activations;
+  Workspace& workspace;
+  ThreadPool& pool;
+};
+
+// x: [rows, hidden], normalised; out: [rows, hidden].
+class AttentionBlock {
+ public:
+  virtual ~AttentionBlock() = default;
+  virtual void Forward(Step& step, int layer, const float* x, float* out) const = 0;
+  virtual std::size_t bytes() const = 0;
+};
+
+class FeedForwardBlock {
+ public:
+  virtual ~FeedForwardBlock() = default;
+  virtual void Forward(Step& step, const float* x, float* out) const = 0;
+  virtual std::size_t bytes() const = 0;
+};
+
+// Grouped-query attention over paged K and V: biases and head norms as the config says.
+Result<std::unique_ptr<AttentionBlock>> LoadGroupedQueryAttention(WeightLoader& weights,
+                                                                  const ModelConfig& config,
+                                                                  int layer);
+// down(silu(gate(x)) * up(x)).
+Result<std::unique_ptr<FeedForwardBlock>> LoadGatedMlp(WeightLoader& weights,
+                                                       const ModelConfig& config, int layer);
+
+// "blk.3.attn_q.weight"
+std::string LayerName(int layer, std::string_view part);
+
+}  // namespace tare::model

@@ -1,0 +1,189 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "model/blocks.h"
+#include "model/ops.h"
+#include "model/weight_loader.h"
+
+namespace tare::model {
+namespace {
+
+struct DecoderLayer {
+  std::vector<float> attention_norm;
+  std::unique_ptr<AttentionBlock> attention;
+  std::vector<float> feed_forward_norm;
+  std::unique_ptr<FeedForwardBlock> feed_forward;
+};
+
+class Decoder : public LanguageModel {
+ public:
+  const ModelConfig& config() const override { return config_; }
+  std::size_t weight_bytes() const override { return weight_bytes_; }
+  kernels::WeightType weight_type() const override { return weight_type_; }
+  kernels::KvShape kv_shape(kernels::KvType type) const override {
+    return {config_.layers, config_.kv_heads, config_.head_dim, type};
+  }
+
+  void Forward(const ForwardInput& input, kernels::KvPages& kv, std::span<float> logits) override {
+    const auto rows = static_cast<int>(input.tokens.size());
+    const auto wanted = static_cast<int>(input.logit_rows.size());
+    TARE_CHECK(logits.size() ==
+               static_cast<std::size_t>(wanted) * static_cast<std::size_t>(config_.vocab));
+    if (rows == 0) return;
+    const auto hidden = static_cast<std::size_t>(config_.hidden);
+    const std::size_t size = static_cast<std::size_t>(rows) * hidden;
+    float* x = ws_.hidden.Get(size);
+    float* normed = ws_.normed.Get(size);
+    float* delta = ws_.delta.Get(size);
+    Step step{.sequences = input.sequences,
+              .rows = rows,
+              .kv = kv,
+              .activations = activations_,
+              .workspace = ws_,
+              .pool = *pool_};
+    Embed(input, x);
+    Angles(step);
+
+    const float* before = nullptr;  // what the block before has yet to add to x
+    for (int i = 0; i < config_.layers; ++i) {
+      const DecoderLayer& layer = layers_[static_cast<std::size_t>(i)];
+      AddNorm(rows, x, before, layer.attention_norm, normed);
+      layer.attention->Forward(step, i, normed, delta);
+      AddNorm(rows, x, delta, layer.feed_forward_norm, normed);
+      layer.feed_forward->Forward(step, normed, delta);
+      before = delta;
+    }
+    if (wanted == 0) return;
+    float* last = ws_.last.Get(static_cast<std::size_t>(wanted) * hidden);
+    for (int i = 0; i < wanted; ++i) {
+      const auto row = static_cast<std::size_t>(input.logit_rows[static_cast<std::size_t>(i)]);
+      float* out = last + static_cast<std::size_t>(i) * hidden;
+      std::memcpy(out, x + row * hidden, hidden * sizeof(float));
+      AddRmsNormRow(out, delta + row * hidden, last_norm_.data(), config_.hidden,
+                    config_.norm_epsilon, out);
+    }
+    activations_.Set(last, wanted, config_.hidden);
+    kernels::MatMul(head_, activations_, logits.data(), 0, *pool_);
+  }
+
+  static Result<std::unique_ptr<LanguageModel>> Load(const Checkpoint& checkpoint,
+                                                     const LoadOptions& options) {
+    auto model = std::make_unique<Decoder>();
+    TARE_RETURN_IF_ERROR(model->LoadParts(checkpoint, options));
+    return model;
+  }
+
+ private:
+  Status LoadParts(const Checkpoint& checkpoint, const LoadOptions& options) {
+    TARE_CHECK(options.pool != nullptr);
+    config_ = checkpoint.config();
+    pool_ = options.pool;
+    storage_ = checkpoint.storage();
+    WeightLoader weights(checkpoint, options);
+    const ModelConfig& c = config_;
+
+    std::vector<float> divisors;
+    if (weights.Has("rope_freqs.weight")) {
+      TARE_TRY(divisors, weights.Vector("rope_freqs.weight", c.rope.dims / 2));
+    }
+    auto rope = MakeRopeTable(c.rope, c.rope.dims, divisors);
+    if (!rope) return Context(std::move(rope).error(), "{}", checkpoint.name());
+    rope_ = *std::move(rope);
+
+    TARE_TRY(embeddings_, weights.Rows("token_embd.weight", c.vocab, c.hidden));
+    for (int i = 0; i < c.layers; ++i) {
+      DecoderLayer layer;
+      TARE_TRY(layer.attention_norm, weights.Vector(LayerName(i, "attn_norm.weight"), c.hidden));
+      TARE_TRY(layer.attention, checkpoint.family().attention(weights, c, i));
+      TARE_TRY(layer.feed_forward_norm, weights.Vector(LayerName(i, "ffn_norm.weight"), c.hidden));
+      TARE_TRY(layer.feed_forward, checkpoint.family().feed_forward(weights, c, i));
+      weight_bytes_ += layer.attention->bytes() + layer.feed_forward->bytes();
+      layers_.push_back(std::move(layer));
+    }
+    TARE_TRY(last_norm_, weights.Vector("output_norm.weight", c.hidden));
+    const char* head = c.tied_embeddings ? "token_embd.weight" : "output.weight";
+    TARE_TRY(head_, weights.Matrix(head, c.vocab, c.hidden, MatrixRole::kHead));
+    TARE_RETURN_IF_ERROR(weights.Finish());
+    weight_type_ = weights.layer_type();
+    weight_bytes_ += head_.bytes() + embeddings_.data.size();
+    if (options.progress) options.progress(1.0, "ready");
+    return {};
+  }
+
+  void Embed(const ForwardInput& input, float* x) {
+    const auto hidden = static_cast<std::size_t>(config_.hidden);
+    ForRows(static_cast<int>(input.tokens.size()), hidden, *pool_, [&](int first, int last) {
+      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
+        kernels::DequantizeRow(embeddings_, ToInt(input.tokens[r]), {x + r * hidden, hidden});
+      }
+    });
+  }
+
+  // Cosines and sines of every row's position, once for all layers.
+  void Angles(Step& step) {
+    const auto half = static_cast<std::size_t>(rope_.half());
+    const auto rows = static_cast<std::size_t>(step.rows);
+    float* cosines = ws_.cosines.Get(rows * half);
+    float* sines = ws_.sines.Get(rows * half);
+    ws_.positions.resize(rows);
+    for (const kernels::SequenceRows& sequence : step.sequences) {
+      for (int i = 0; i < sequence.num_rows; ++i) {
+        ws_.positions[static_cast<std::size_t>(sequence.first_row + i)] = sequence.start + i;
+      }
+    }
+    // A sine and cosine cost about as much as touching 32 floats.
+    ForRows(step.rows, 32 * half, *pool_, [&](int first, int last) {
+      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
+        RopeAngles(rope_, ws_.positions[r], cosines + r * half, sines + r * half);
+      }
+    });
+    step.cosines = cosines;
+    step.sines = sines;
+    step.rope_half = rope_.half();
+  }
+
+  void AddNorm(int rows, float* x, const float* delta, const std::vector<float>& weight,
+               float* out) {
+    const auto hidden = static_cast<std::size_t>(config_.hidden);
+    ForRows(rows, 3 * hidden, *pool_, [&](int first, int last) {
+      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
+        const std::size_t at = r * hidden;
+        if (delta == nullptr) {
+          RmsNormRow(x + at, weight.data(), config_.hidden, config_.norm_epsilon, out + at);
+        } else {
+          AddRmsNormRow(x + at, delta + at, weight.data(), config_.hidden, config_.norm_epsilon,
+                        out + at);
+        }
+      }
+    });
+  }
+
+  ModelConfig config_;
+  ThreadPool* pool_ = nullptr;
+  std::shared_ptr<const void> storage_;  // what embeddings_ points into
+  kernels::TensorView embeddings_;
+  RopeTable rope_;
+  std::vector<DecoderLayer> layers_;
+  std::vector<float> last_norm_;
+  kernels::PackedMatrix head_;
+  std::size_t weight_bytes_ = 0;
+  kernels::WeightType weight_type_ = kernels::WeightType::kF32;
+  Workspace ws_;
+  kernels::Activations activations_;
+};
+
+}  // namespace
+
+std::string LayerName(int layer, std::string_view part) {
+  return fmt::format("blk.{}.{}", layer, part);
+}
+
+Result<std::unique_ptr<LanguageModel>> LoadDecoder(const Checkpoint& checkpoint,
+                                                   const LoadOptions& options) {
+  return Decoder::Load(checkpoint, options);
+}
+
+}  // namespace tare::model

@@ -1,0 +1,40 @@
+// How much memory serving a model takes, and how much there is, told before anything is loaded.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "base/result.h"
+#include "kernels/kv_pages.h"
+#include "kernels/matmul.h"
+#include "model/model_config.h"
+
+namespace tare::model {
+
+// Bytes of memory to serve with.
+struct MemoryNeed {
+  std::uint64_t weights = 0;
+  std::uint64_t kv = 0;
+  std::uint64_t working = 0;  // activations, logits, tokenizer, allocator
+  std::uint64_t total() const { return weights + kv + working; }
+};
+
+// A matrix as the kernels keep it (kernels/packed_layout.h): codes, scales, padding.
+std::uint64_t PackedBytes(kernels::WeightType type, std::int64_t rows, std::int64_t cols);
+
+// K and V of one token over all layers.
+std::uint64_t KvBytesPerToken(const ModelConfig& config, kernels::KvType type);
+
+// Scratch of a step of the engine's usual size.
+std::uint64_t WorkingBytes(const ModelConfig& config);
+
+// Memory this process can still take: what the machine reports as available, or less under a
+// control group's limit. The directories are /proc and /sys but for tests.
+Result<std::uint64_t> AvailableMemory(const std::filesystem::path& proc = "/proc",
+                                      const std::filesystem::path& sys = "/sys");
+
+// kResourceExhausted, with the sum and what to do about it, when `need` is over `available`.
+Status CheckFits(const MemoryNeed& need, std::uint64_t available, std::string_view model_name);
+
+}  // namespace tare::model

@@ -1,0 +1,54 @@
+// The gated feed-forward block: gate and up from one stacked matrix, then down.
+#include "model/blocks.h"
+#include "model/ops.h"
+
+namespace tare::model {
+namespace {
+
+class GatedMlp : public FeedForwardBlock {
+ public:
+  void Forward(Step& step, const float* x, float* out) const override {
+    const auto rows = static_cast<std::size_t>(step.rows);
+    const auto size = static_cast<std::size_t>(intermediate_);
+    float* projected = step.workspace.projected.Get(rows * 2 * size);
+    float* activated = step.workspace.activated.Get(rows * size);
+    step.activations.Set(x, step.rows, gate_up_.cols());
+    kernels::MatMul(gate_up_, step.activations, projected, 0, step.pool);
+    ForRows(step.rows, 3 * size, step.pool, [&](int first, int last) {
+      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
+        const float* gate = projected + r * 2 * size;
+        SiluMulRow(gate, gate + size, intermediate_, activated + r * size);
+      }
+    });
+    step.activations.Set(activated, step.rows, down_.cols());
+    kernels::MatMul(down_, step.activations, out, 0, step.pool);
+  }
+
+  std::size_t bytes() const override { return gate_up_.bytes() + down_.bytes(); }
+
+  static Result<std::unique_ptr<FeedForwardBlock>> Load(WeightLoader& weights,
+                                                        const ModelConfig& config, int layer) {
+    auto block = std::make_unique<GatedMlp>();
+    block->intermediate_ = config.intermediate;
+    const MatrixPart parts[] = {{LayerName(layer, "ffn_gate.weight"), config.intermediate, {}},
+                                {LayerName(layer, "ffn_up.weight"), config.intermediate, {}}};
+    TARE_TRY(block->gate_up_, weights.Stacked(parts, config.hidden));
+    TARE_TRY(block->down_, weights.Matrix(LayerName(layer, "ffn_down.weight"), config.hidden,
+                                          config.intermediate));
+    return block;
+  }
+
+ private:
+  int intermediate_ = 0;
+  kernels::PackedMatrix gate_up_;
+  kernels::PackedMatrix down_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FeedForwardBlock>> LoadGatedMlp(WeightLoader& weights,
+                                                       const ModelConfig& config, int layer) {
+  return GatedMlp::Load(weights, config, layer);
+}
+
+}  // namespace tare::model

@@ -1,0 +1,75 @@
+// Takes a checkpoint's tensors by name, checks their shapes, and packs them for the kernels.
+//
+// It keeps account of what was taken: a tensor that is missing, misshaped, of an unreadable type,
+// or left over at the end is named. Thread safety: one thread loads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/matmul.h"
+#include "model/checkpoint.h"
+#include "model/load.h"
+
+namespace tare::model {
+
+// Heads whose rows are rotated: the first `dims` rows of every head_dim.
+struct RotatedHeads {
+  int head_dim = 0;
+  int dims = 0;
+};
+
+// One of several matrices that share their input and are packed as one, rows stacked.
+struct MatrixPart {
+  std::string name;
+  std::int64_t rows = 0;
+  std::optional<RotatedHeads> rotated;
+};
+
+enum class MatrixRole { kLayer, kHead };
+
+class WeightLoader {
+ public:
+  WeightLoader(const Checkpoint& checkpoint, const LoadOptions& options);
+
+  bool Has(std::string_view name) const { return checkpoint_.Find(name).has_value(); }
+
+  // A vector of `size` floats (norm, bias).
+  Result<std::vector<float>> Vector(std::string_view name, std::int64_t size,
+                                    std::optional<RotatedHeads> rotated = {});
+  // A matrix to gather rows from, in the form the file has.
+  Result<kernels::TensorView> Rows(std::string_view name, std::int64_t rows, std::int64_t cols);
+  Result<kernels::PackedMatrix> Matrix(std::string_view name, std::int64_t rows, std::int64_t cols,
+                                       MatrixRole role = MatrixRole::kLayer);
+  Result<kernels::PackedMatrix> Stacked(std::span<const MatrixPart> parts, std::int64_t cols,
+                                        MatrixRole role = MatrixRole::kLayer);
+
+  // The type most of the layers' matrices (by bytes) were packed as.
+  kernels::WeightType layer_type() const;
+  // An error when tensors were left over: computing without them would be wrong.
+  Status Finish() const;
+
+ private:
+  Result<kernels::TensorView> Take(std::string_view name, std::int64_t rows, std::int64_t cols);
+  void Report(std::string_view what);
+
+  const Checkpoint& checkpoint_;
+  const LoadOptions& options_;
+  std::set<std::string, std::less<>> taken_;
+  std::map<kernels::WeightType, std::size_t> layer_bytes_;
+  std::uint64_t total_bytes_ = 0;
+  std::uint64_t done_bytes_ = 0;
+};
+
+// What a matrix stored as `stored` (one entry per stacked part) is computed with.
+kernels::WeightType ChooseType(std::optional<kernels::WeightType> dtype, MatrixRole role,
+                               std::span<const kernels::StoredType> stored);
+
+}  // namespace tare::model

@@ -55,7 +55,7 @@ def weights(name: str, shape) -> np.ndarray:
     if len(shape) == 1:
         u = u * np.float32(0.25)
         return (u if name.endswith("bias") else u + np.float32(1)).reshape(shape)
-    return (u * np.float32(2.0 ** round(math.log2(2.0 / math.sqrt(shape[-1]))))).reshape(shape)
+    return (u * np.float32(2.0 ** round(math.log2(1.9 / math.sqrt(shape[-1]))))).reshape(shape)
 
 
 def positions(length: int) -> list[int]:

@@ -34,10 +34,12 @@ struct ChatRequest {
   std::string model;
   std::string messages_json;           // the "messages" array as JSON text, for the chat template
   std::string tools_json;              // the "tools" array or empty
+  std::string template_kwargs_json;    // extension: further variables of the chat template
   std::string prompt;                  // plain completion
   std::vector<TokenId> prompt_tokens;  // plain completion given as token ids
   std::optional<int> max_tokens;       // absent: up to the model's length
   std::vector<std::string> stop;
+  std::vector<TokenId> stop_tokens;  // extension
   SamplingOptions sampling;
   std::optional<int> logprobs;  // top alternatives per token; absent: none
   int n = 1;

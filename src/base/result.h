@@ -32,6 +32,7 @@ struct Error {
   ErrorKind kind = ErrorKind::kInternal;
   std::string message;
   std::string param;  // name of the offending parameter or key; empty when there is none
+  std::string code;   // reason programs act on ("context_length_exceeded"); empty: just the kind
 };
 
 template <typename T>
@@ -43,7 +44,7 @@ template <typename... Args>
 [[nodiscard]] tl::unexpected<Error> Fail(ErrorKind kind, fmt::format_string<Args...> format,
                                          Args&&... args) {
   return tl::unexpected<Error>(
-      Error{kind, fmt::format(format, std::forward<Args>(args)...), std::string()});
+      Error{kind, fmt::format(format, std::forward<Args>(args)...), std::string(), std::string()});
 }
 
 // As Fail, naming the request parameter or configuration key at fault.
@@ -52,7 +53,7 @@ template <typename... Args>
                                               Args&&... args) {
   return tl::unexpected<Error>(Error{ErrorKind::kInvalidArgument,
                                      fmt::format(format, std::forward<Args>(args)...),
-                                     std::move(param)});
+                                     std::move(param), std::string()});
 }
 
 // Prefixes an error with where it happened: Context(result.error(), "reading plan '{}'", path).

@@ -1,0 +1,20 @@
+// The parts of a chat request that chat templates consume: messages and tools. Internal to the
+// room's readers, hence the simdjson types.
+#pragma once
+
+#include <simdjson.h>
+
+#include <string>
+
+#include "base/result.h"
+
+namespace tare::api {
+
+// Checks a "messages" array and writes it the way chat templates expect it: content parts joined to
+// one string, role "developer" as "system", the arguments of tool calls as objects.
+Result<std::string> NormalizeMessages(simdjson::dom::element messages);
+
+// Checks a "tools" array (functions with a name) and writes it unchanged.
+Result<std::string> NormalizeTools(simdjson::dom::element tools);
+
+}  // namespace tare::api

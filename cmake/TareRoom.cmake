@@ -27,15 +27,20 @@ function(tare_room name)
   endif()
 endfunction()
 
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/generated/source_dir.h"
+     CONTENT "#ifndef TARE_SOURCE_DIR\n#define TARE_SOURCE_DIR \"${CMAKE_SOURCE_DIR}\"\n#endif\n")
+
 # tare_test(NAME SOURCES file... [DEPS lib...]): one GoogleTest program, each test a ctest of its own.
 function(tare_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE ${TEST_DEPS} GTest::gmock GTest::gtest_main rapidcheck)
+  target_include_directories(${name} PRIVATE "${CMAKE_BINARY_DIR}/generated")
   # Half the compile time of a test is optimising gtest's macros; the code under test keeps -O2.
   target_compile_options(${name} PRIVATE -O1)
   # TARE_SOURCE_DIR is an absolute path, so only files that use it get it: the others' compiler
-  # results are shared between clones. (After a file's first use of the macro, configure again.)
+  # results are shared between clones. (After a file's first use of the macro, configure again; a
+  # header of tests includes "source_dir.h" instead.)
   foreach(source IN LISTS TEST_SOURCES)
     cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE absolute)
     file(STRINGS "${absolute}" uses REGEX "TARE_SOURCE_DIR" LIMIT_COUNT 1)

@@ -18,6 +18,7 @@
 #include "kernels/kv_pages.h"
 #include "model/gguf_writer.h"
 #include "model/language_model.h"
+#include "source_dir.h"
 
 namespace tare::model {
 

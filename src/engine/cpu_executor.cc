@@ -31,6 +31,7 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
     rows.first_row = static_cast<int>(slice.first_token);
     rows.num_rows = static_cast<int>(slice.num_tokens);
     rows.start = static_cast<int>(slice.start);
+    rows.rotation = static_cast<int>(slice.rotation);
     rows.pages = std::span(plan.page_table).subspan(slice.first_page, slice.num_pages);
     sequences_.push_back(rows);
     if (slice.wants_logits) logit_rows_.push_back(rows.first_row + rows.num_rows - 1);

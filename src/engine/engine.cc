@@ -148,6 +148,7 @@ class Engine::Impl {
   std::uint64_t next_sequence_ = 1;
   std::vector<Sampling> sampling_;
   EngineStats counts_;  // what the step thread counts itself
+  int closed_ = 0;      // requests ended since the figures were last published
   std::thread thread_;
 };
 
@@ -357,12 +358,7 @@ void Engine::Impl::Close(ActiveRequest& request) {
     routes_.erase(ToInt(request.sequence(choice)));
   }
   requests_.erase(request.id());
-  {
-    // Under the mutex so that a Drain between its test and its wait does not miss the last one.
-    std::lock_guard lock(inbox_mutex_);
-    open_requests_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  request_closed_.notify_all();
+  ++closed_;
 }
 
 void Engine::Impl::CancelRequest(std::uint64_t id) {
@@ -524,8 +520,18 @@ void Engine::Impl::Publish(const StepResult* result) {
         std::lower_bound(kStepSecondsBounds.begin(), kStepSecondsBounds.end(), seconds);
     ++s.step_seconds_histogram[static_cast<std::size_t>(bucket - kStepSecondsBounds.begin())];
   }
-  std::lock_guard lock(stats_mutex_);
-  stats_ = s;
+  {
+    std::lock_guard lock(stats_mutex_);
+    stats_ = s;
+  }
+  if (closed_ == 0) return;
+  {
+    // Under the mutex so that a Drain between its test and its wait does not miss the last one;
+    // after the figures, so that a Drain that has returned finds them final.
+    std::lock_guard lock(inbox_mutex_);
+    open_requests_.fetch_sub(std::exchange(closed_, 0), std::memory_order_relaxed);
+  }
+  request_closed_.notify_all();
 }
 
 Result<std::unique_ptr<Engine>> Engine::Start(EngineOptions options,

@@ -1,9 +1,9 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 namespace tare::engine {
@@ -28,16 +28,23 @@ bool Before(const Candidate& a, const Candidate& b) {
   return a.value != b.value ? a.value > b.value : a.id < b.id;
 }
 
+// The most likely token, the first of equal ones; -1 when there is none above minus infinity.
 std::int32_t ArgMax(std::span<const float> logits) {
-  std::int32_t best = -1;
-  float value = kNever;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > value) {
-      value = logits[i];
-      best = static_cast<std::int32_t>(i);
+  // Lanes side by side, so that the loop is vector code; the comparison passes over NaN.
+  constexpr std::size_t kLanes = 16;
+  float lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, kNever);
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (std::size_t k = 0; k < kLanes; ++k) {
+      lanes[k] = logits[i + k] > lanes[k] ? logits[i + k] : lanes[k];
     }
   }
-  return best;
+  for (; i < logits.size(); ++i) lanes[0] = logits[i] > lanes[0] ? logits[i] : lanes[0];
+  const float largest = *std::max_element(lanes, lanes + kLanes);
+  if (largest == kNever) return -1;
+  return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), largest) -
+                                   logits.begin());
 }
 
 void FillLogprobs(std::span<const float> logits, int alternatives, std::vector<Candidate>& top,
@@ -87,45 +94,164 @@ void ApplyPenalties(std::span<float> logits, const SampleRequest& request) {
   }
 }
 
-// Draws from weights in their order.
-std::int32_t Draw(std::span<const Candidate> candidates, double total, double uniform) {
-  double left = uniform * total;
-  for (const Candidate& c : candidates) {
-    left -= c.value;
-    if (left < 0) return c.id;
+// e^x for x <= 0, written so that the compiler turns a loop over it into vector code (std::exp
+// would be a call per token of the vocabulary). Relative error below 3e-7.
+float ExpOfNegative(float x) {
+  const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+  const float n = shifted - 12582912.0f;
+  const float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // ln 2 in two parts
+  float p = 1.0f / 720.0f;
+  p = p * r + 1.0f / 120.0f;
+  p = p * r + 1.0f / 24.0f;
+  p = p * r + 1.0f / 6.0f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const auto bits = std::bit_cast<std::uint32_t>(shifted);
+  const float power = std::bit_cast<float>((bits + 127u) << 23);
+  return x < -87.0f ? 0.0f : p * power;
+}
+
+// weights[i] = e^((logits[i] - largest) / temperature); what is not a number weighs nothing.
+void Weigh(std::span<const float> logits, float largest, float temperature,
+           std::vector<float>& weights) {
+  weights.resize(logits.size());
+  const float inverse = 1.0f / temperature;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const float x = (logits[i] - largest) * inverse;
+    weights[i] = ExpOfNegative(x <= 0.0f ? x : -100.0f);
   }
-  // Rounding used up the sum: the last one with any weight.
-  for (std::size_t i = candidates.size(); i-- > 0;) {
-    if (candidates[i].value > 0) return candidates[i].id;
+}
+
+// In a fixed order, four sums side by side.
+double Sum(std::span<const float> values) {
+  double sums[4] = {};
+  std::size_t i = 0;
+  for (; i + 4 <= values.size(); i += 4) {
+    for (std::size_t k = 0; k < 4; ++k) sums[k] += static_cast<double>(values[i + k]);
   }
-  return candidates.back().id;
+  for (; i < values.size(); ++i) sums[0] += static_cast<double>(values[i]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 double Sum(std::span<const Candidate> candidates) {
   double sum = 0.0;
-  for (const Candidate& c : candidates) sum += c.value;
+  for (const Candidate& c : candidates) sum += static_cast<double>(c.value);
   return sum;
 }
 
-// Keeps the fewest most likely candidates whose weights reach `share` of the total.
-void KeepNucleus(std::vector<Candidate>& candidates, float share) {
-  const double wanted = static_cast<double>(share) * Sum(candidates);
-  // The nucleus is usually small: order the front in growing pieces instead of sorting it all.
+// The tokens with at least `least` weight, in order of id.
+void Collect(std::span<const float> weights, float least, std::vector<Candidate>& candidates) {
+  candidates.clear();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] >= least) candidates.push_back({static_cast<std::int32_t>(i), weights[i]});
+  }
+}
+
+// The `count` heaviest tokens, heaviest first.
+void CollectTop(std::span<const float> weights, std::size_t count,
+                std::vector<Candidate>& candidates) {
+  // They are usually far above the rest: look at falling bounds before looking at everything.
+  for (const float least : {1e-3f, 1e-6f, 0.0f}) {
+    Collect(weights, least, candidates);
+    if (candidates.size() >= count) break;
+  }
+  if (count < candidates.size()) {
+    const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(count);
+    std::nth_element(candidates.begin(), end, candidates.end(), Before);
+    candidates.resize(count);
+  }
+  std::sort(candidates.begin(), candidates.end(), Before);
+}
+
+// Cuts a list ordered heaviest first where it reaches `wanted`.
+void CutAt(std::vector<Candidate>& candidates, double wanted) {
   double sum = 0.0;
-  std::size_t ordered = 0;
-  for (std::size_t piece = 64; ordered < candidates.size(); piece *= 4) {
-    const std::size_t end = std::min(ordered + piece, candidates.size());
-    std::partial_sort(candidates.begin() + static_cast<std::ptrdiff_t>(ordered),
-                      candidates.begin() + static_cast<std::ptrdiff_t>(end), candidates.end(),
-                      Before);
-    for (; ordered < end; ++ordered) {
-      sum += candidates[ordered].value;
-      if (sum >= wanted) {
-        candidates.resize(ordered + 1);
-        return;
-      }
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    sum += static_cast<double>(candidates[i].value);
+    if (sum >= wanted) {
+      candidates.resize(i + 1);
+      return;
     }
   }
+}
+
+// The fewest heaviest tokens that reach `share` of all weight, heaviest first.
+void CollectNucleus(std::span<const float> weights, double share,
+                    std::vector<Candidate>& candidates) {
+  const double wanted = share * Sum(weights);
+  for (const float least : {1e-2f, 1e-4f, 1e-6f, 0.0f}) {
+    Collect(weights, least, candidates);
+    if (Sum(candidates) >= wanted) break;
+  }
+  std::sort(candidates.begin(), candidates.end(), Before);
+  CutAt(candidates, wanted);
+}
+
+// Draws one of the candidates by weight, in their order.
+std::int32_t Draw(std::span<const Candidate> candidates, double uniform) {
+  double left = uniform * Sum(candidates);
+  std::int32_t last = -1;
+  for (const Candidate& c : candidates) {
+    if (c.value <= 0.0f) continue;
+    last = c.id;
+    left -= static_cast<double>(c.value);
+    if (left < 0) return c.id;
+  }
+  return last;  // rounding used up the sum
+}
+
+// The same among all tokens, in order of id: first the block, then the token in it.
+std::int32_t DrawFromAll(std::span<const float> weights, double uniform,
+                         std::vector<double>& sums) {
+  constexpr std::size_t kBlock = 256;
+  sums.clear();
+  double total = 0.0;
+  for (std::size_t at = 0; at < weights.size(); at += kBlock) {
+    sums.push_back(Sum(weights.subspan(at, std::min(kBlock, weights.size() - at))));
+    total += sums.back();
+  }
+  double left = uniform * total;
+  std::size_t block = 0, last = 0;
+  for (; block < sums.size(); ++block) {
+    if (sums[block] <= 0.0) continue;
+    last = block;
+    if (left < sums[block]) break;
+    left -= sums[block];
+  }
+  std::int32_t picked = -1;
+  const std::size_t begin = std::min(block, last) * kBlock;
+  for (std::size_t i = begin; i < std::min(begin + kBlock, weights.size()); ++i) {
+    if (weights[i] <= 0.0f) continue;
+    picked = static_cast<std::int32_t>(i);
+    left -= static_cast<double>(weights[i]);
+    if (left < 0) break;
+  }
+  return picked;
+}
+
+std::int32_t DrawFrom(std::span<const float> logits, float largest, const SamplingOptions& options,
+                      double uniform) {
+  // A vocabulary's worth of memory, kept between draws.
+  thread_local std::vector<float> weights;
+  thread_local std::vector<Candidate> candidates;
+  thread_local std::vector<double> sums;
+  Weigh(logits, largest, options.temperature, weights);
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < weights.size()) {
+    CollectTop(weights, static_cast<std::size_t>(options.top_k), candidates);
+    if (options.top_p < 1.0f) CutAt(candidates, options.top_p * Sum(candidates));
+  } else if (options.top_p < 1.0f) {
+    CollectNucleus(weights, options.top_p, candidates);
+  } else if (options.min_p > 0.0f) {
+    Collect(weights, options.min_p, candidates);
+  } else {
+    return DrawFromAll(weights, uniform, sums);
+  }
+  if (options.min_p > 0.0f) {
+    // The heaviest weighs 1, so weights are shares of it.
+    std::erase_if(candidates, [&](const Candidate& c) { return c.value < options.min_p; });
+  }
+  return Draw(candidates, uniform);
 }
 
 }  // namespace
@@ -168,25 +294,8 @@ std::optional<GeneratedToken> Sample(std::span<float> logits, const SampleReques
 
   std::int32_t picked = best;
   if (options.temperature > 0.0f && options.top_k != 1) {
-    std::vector<Candidate> candidates(logits.size());
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      candidates[i] = {static_cast<std::int32_t>(i), std::isnan(logits[i]) ? kNever : logits[i]};
-    }
-    if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < candidates.size()) {
-      std::nth_element(candidates.begin(), candidates.begin() + options.top_k, candidates.end(),
-                       Before);
-      candidates.resize(static_cast<std::size_t>(options.top_k));
-      std::sort(candidates.begin(), candidates.end(), Before);
-    }
-    const float largest = logits[static_cast<std::size_t>(best)];
-    const float inverse = 1.0f / options.temperature;
-    for (Candidate& c : candidates) c.value = std::exp((c.value - largest) * inverse);
-    if (options.top_p < 1.0f) KeepNucleus(candidates, options.top_p);
-    if (options.min_p > 0.0f) {
-      // The largest weight is 1, so weights are shares of it.
-      std::erase_if(candidates, [&](const Candidate& c) { return c.value < options.min_p; });
-    }
-    picked = Draw(candidates, Sum(candidates), UniformAt(request.seed, request.position));
+    picked = DrawFrom(logits, logits[static_cast<std::size_t>(best)], options,
+                      UniformAt(request.seed, request.position));
   }
 
   GeneratedToken token;

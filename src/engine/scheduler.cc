@@ -31,17 +31,24 @@ Result<Scheduler> Scheduler::Create(const SchedulerOptions& options) {
                      "every sequence can decode in every step",
                      options.max_num_batched_tokens, options.max_num_seqs);
   }
+  if (options.ring &&
+      options.max_num_batched_tokens < options.max_num_seqs + static_cast<int>(kPage)) {
+    return FailParam("max_num_batched_tokens",
+                     "max_num_batched_tokens is {}; with ring contexts it must be at least "
+                     "max_num_seqs + {} ({})",
+                     options.max_num_batched_tokens, kPage,
+                     options.max_num_seqs + static_cast<int>(kPage));
+  }
   const int least = options.ring ? 4 * static_cast<int>(kPage) : 2;
   if (options.max_model_len < least) {
     return FailParam("max_model_len", "max_model_len is {}; it must be at least {}",
                      options.max_model_len, least);
   }
   if (options.pool.pages < PagesFor(static_cast<std::size_t>(options.max_model_len))) {
-    return FailParam(
-        "kv_memory",
-        "the KV memory holds {} tokens, fewer than one sequence may have (max_model_len "
-        "{}): give more KV memory or a smaller max_model_len",
-        std::uint64_t{options.pool.pages} * kPage, options.max_model_len);
+    return FailParam("kv_memory",
+                     "the KV memory holds {} tokens, fewer than one sequence may have "
+                     "(max_model_len {}): give more KV memory or a smaller max_model_len",
+                     std::uint64_t{options.pool.pages} * kPage, options.max_model_len);
   }
   return Scheduler(options);
 }
@@ -60,11 +67,10 @@ Status Scheduler::Submit(SequenceSpec spec, Nanos now) {
   TARE_CHECK(!sequences_.contains(spec.id));
   if (spec.prompt.empty()) return FailParam("prompt", "the prompt is empty");
   if (spec.prompt.size() >= static_cast<std::size_t>(options_.max_model_len)) {
-    return FailParam(
-        "prompt",
-        "the prompt has {} tokens; with the context length of {} tokens it may have at "
-        "most {}: shorten it",
-        spec.prompt.size(), options_.max_model_len, options_.max_model_len - 1);
+    return FailParam("prompt",
+                     "the prompt has {} tokens; with the context length of {} tokens it may "
+                     "have at most {}: shorten it",
+                     spec.prompt.size(), options_.max_model_len, options_.max_model_len - 1);
   }
   if (spec.max_new_tokens < 1) {
     return FailParam("max_tokens", "max_tokens is {}; it must be at least 1", spec.max_new_tokens);
@@ -202,13 +208,23 @@ void Scheduler::PlanRunning(bool decoding) {
     if (budget_ == 0) return;
     if (!running_.contains(entry)) continue;  // preempted by one before it
     Sequence& s = sequences_.at(entry.second);
-    if (s.planned > 0 || (s.left() == 1) != decoding) continue;
+    if ((s.left() == 1) != decoding) continue;
     Extend(s, std::min(s.left(), budget_));
   }
 }
 
 bool Scheduler::Extend(Sequence& s, std::uint32_t count) {
-  while (!EnsurePages(s, count)) {
+  const auto ready = [&] {
+    if (s.stale > 0 && s.refreshed == 0 && !Refresh(s)) return false;
+    // The next token must not see pinned keys at their old positions.
+    if (s.refreshed / kPage < s.stale) {
+      count = 0;
+      return true;
+    }
+    count = std::min(count, budget_);
+    return EnsurePages(s, count);
+  };
+  while (!ready()) {
     Sequence& victim = sequences_.at(running_.rbegin()->second);
     const bool itself = &victim == &s;
     Preempt(victim);
@@ -243,28 +259,55 @@ bool Scheduler::EnsurePages(Sequence& s, std::uint32_t count) {
   return true;
 }
 
+std::uint32_t Scheduler::PinnedPages(const Sequence& s) const {
+  // At least the first page stays: attention leans on the first tokens whatever they say
+  // (StreamingLLM, arXiv 2309.17453). At most half the window, or nothing would be left to recycle.
+  const std::uint32_t window = static_cast<std::uint32_t>(options_.max_model_len) / kPage;
+  return std::clamp(PagesFor(static_cast<std::size_t>(std::max(s.spec.pinned_tokens, 0))), 1u,
+                    window / 2);
+}
+
 void Scheduler::Recycle(Sequence& s) {
-  // The sink tokens of StreamingLLM: attention leans on the first tokens whatever they say, so the
-  // first page stays even when nothing is pinned.
-  const auto window = static_cast<std::uint32_t>(options_.max_model_len) / kPage;
-  const std::uint32_t pinned = std::clamp(
-      PagesFor(static_cast<std::size_t>(std::max(s.spec.pinned_tokens, 0))), 1u, window / 2);
-  pool_.Release(s.pages[pinned]);
-  s.pages.erase(s.pages.begin() + pinned);
-  const auto first = s.tokens.begin() + pinned * kPage;
-  s.tokens.erase(first, first + kPage);
-  s.computed -= kPage;
-  s.recycled += kPage;
+  const std::uint32_t window = static_cast<std::uint32_t>(options_.max_model_len) / kPage;
+  const std::uint32_t pinned = PinnedPages(s);
+  // Each time the pinned tokens are computed again, so pages go in groups.
+  const std::uint32_t count = std::max(window / 8, 1u);
+  const auto page = s.pages.begin() + pinned;
+  for (std::uint32_t i = 0; i < count; ++i) pool_.Release(page[i]);
+  s.pages.erase(page, page + count);
+  const auto token = s.tokens.begin() + pinned * kPage;
+  s.tokens.erase(token, token + count * kPage);
+  s.computed -= count * kPage;
+  s.recycled += count * kPage;
+  s.stale = pinned;
   // From here on the sequence's pages depend on tokens that are gone; no prompt can match them.
   s.keys.clear();
   s.published = 0;
   s.spec.use_prefix_cache = false;
-  ++stats_.pages_recycled;
+  stats_.pages_recycled += count;
+}
+
+bool Scheduler::Refresh(Sequence& s) {
+  const std::uint32_t pinned = PinnedPages(s);
+  const std::uint32_t count = std::min(s.stale, budget_ / kPage);
+  for (std::uint32_t i = pinned - s.stale; i < pinned - s.stale + count; ++i) {
+    // A page others still read is left to them; its numbers are of no use here.
+    if (MayWrite(s.pages[i])) continue;
+    const std::optional<PageId> page = pool_.Allocate();
+    if (!page) return false;
+    pool_.Release(s.pages[i]);
+    s.pages[i] = *page;
+  }
+  s.refreshed = count * kPage;
+  budget_ -= s.refreshed;
+  return true;
 }
 
 void Scheduler::Preempt(Sequence& s) {
-  budget_ += s.planned;
+  budget_ += s.planned + s.refreshed;
   s.planned = 0;
+  s.refreshed = 0;
+  s.stale = 0;
   s.copy.reset();
   ReleasePages(s);
   s.computed = 0;
@@ -382,6 +425,22 @@ void Scheduler::MakeRoomFor(const Sequence& s, std::uint32_t pages) {
   }
 }
 
+void Scheduler::AddSlice(const Sequence& s, std::uint32_t start, std::uint32_t count,
+                         StepPlan& plan) {
+  PlannedSlice slice;
+  slice.sequence = s.spec.id;
+  slice.first_token = static_cast<std::uint32_t>(plan.tokens.size());
+  slice.num_tokens = count;
+  slice.start = start;
+  slice.first_page = static_cast<std::uint32_t>(plan.page_table.size());
+  slice.num_pages = PagesFor(start + count);
+  slice.rotation = s.recycled;
+  const auto first = s.tokens.begin() + start;
+  plan.tokens.insert(plan.tokens.end(), first, first + count);
+  plan.page_table.insert(plan.page_table.end(), s.pages.begin(), s.pages.begin() + slice.num_pages);
+  plan.slices.push_back(slice);
+}
+
 void Scheduler::Materialise(StepPlan& plan) {
   for (const Order& order : running_) {
     Sequence& s = sequences_.at(order.second);
@@ -390,20 +449,13 @@ void Scheduler::Materialise(StepPlan& plan) {
       ++stats_.pages_copied;
       s.copy.reset();
     }
-    if (s.planned == 0) continue;
-    PlannedSlice slice;
-    slice.sequence = s.spec.id;
-    slice.first_token = static_cast<std::uint32_t>(plan.tokens.size());
-    slice.num_tokens = s.planned;
-    slice.start = s.computed;
-    slice.first_page = static_cast<std::uint32_t>(plan.page_table.size());
-    slice.num_pages = PagesFor(s.computed + s.planned);
-    slice.wants_logits = s.planned == s.left();
-    const auto first = s.tokens.begin() + s.computed;
-    plan.tokens.insert(plan.tokens.end(), first, first + s.planned);
-    plan.page_table.insert(plan.page_table.end(), s.pages.begin(),
-                           s.pages.begin() + slice.num_pages);
-    plan.slices.push_back(slice);
+    if (s.refreshed > 0) {
+      AddSlice(s, (PinnedPages(s) - s.stale) * kPage, s.refreshed, plan);
+    }
+    if (s.planned > 0) {
+      AddSlice(s, s.computed, s.planned, plan);
+      plan.slices.back().wants_logits = s.planned == s.left();
+    }
   }
   for (const PageId page : release_after_plan_) pool_.Release(page);
   release_after_plan_.clear();
@@ -418,8 +470,10 @@ std::vector<EndedSequence> Scheduler::Commit(const StepPlan& plan,
     Sequence* found = FindSequence(slice.sequence);
     if (found == nullptr) continue;  // cancelled while the step ran
     Sequence& s = *found;
+    s.stale -= s.refreshed / kPage;
+    stats_.computed_tokens += s.refreshed + s.planned;
+    s.refreshed = 0;
     s.computed += s.planned;
-    stats_.computed_tokens += s.planned;
     s.planned = 0;
     PublishFullPages(s);
     if (result == nullptr) continue;
@@ -508,6 +562,7 @@ void Scheduler::CheckInvariants() const {
     TARE_CHECK(s.running == running_.contains(OrderOf(s)));
     TARE_CHECK(s.running != waiting_.contains(OrderOf(s)));
     TARE_CHECK(s.running || (s.pages.empty() && s.computed == 0 && s.planned == 0));
+    TARE_CHECK(s.running || (s.stale == 0 && s.refreshed == 0 && s.recycled == 0));
     TARE_CHECK(s.computed < s.tokens.size() || s.planned == 0);
     TARE_CHECK(s.pages.size() >= PagesFor(s.computed));
     TARE_CHECK(s.tokens.size() <= static_cast<std::size_t>(options_.max_model_len));

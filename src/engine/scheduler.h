@@ -6,9 +6,9 @@
 // The loop around it:   Submit/Cancel ...  plan = Plan(now);  run it;  Commit(plan, sampled, now)
 //
 // A sequence is a row of tokens of which the first `computed` have their keys and values in pages.
-// Every step it runs in computes some of the rest; when none is left, the next token is sampled
-// and becomes the new rest. Decoding is thus the case of one token left, a chunked prompt the case
-// of many, and a preempted sequence simply has computed nothing again.
+// Every step it runs in computes some of the rest; when none is left, the next token is sampled and
+// becomes the new rest. Decoding is thus the case of one token left, a chunked prompt the case of
+// many, and a preempted sequence simply has computed nothing again.
 //
 // Order. Every sequence has an urgency, a point in time: its arrival, for the batch tier
 // `batch_tier_ageing` later, and never later than its deadline. Smaller goes first, always. As the
@@ -21,8 +21,16 @@
 // cache) and it waits to be computed again. The most urgent one can always take all pages, and
 // Submit refuses what would not fit alone, so everything admitted ends.
 //
+// Ring contexts. When a sequence fills its window, the oldest eighth of it after the pinned pages
+// is forgotten: those pages leave its table, so attention no longer sees them, and the rest moves
+// up. A key is rotated by the position its token had, and rotation only tells distances, so the
+// rest stays valid as it is; only the pinned tokens, now nearer, need their keys rotated further.
+// Keys are not turned in place, which would lose precision each time: the pinned tokens are
+// computed again, `recycled` positions later, which gives exactly their shifted keys. Attention
+// thus always sees the distances 0 to the window's length, which the model was trained for.
+//
 // Invariants, checked by the property tests: the pool's pages are each owned as often as tables
-// name them; a plan has at most max_num_batched_tokens tokens and max_num_seqs slices; no page
+// name them; a plan has at most max_num_batched_tokens tokens of max_num_seqs sequences; no page
 // written by a slice is named by another table.
 //
 // Thread safety: none; one thread owns it.
@@ -147,6 +155,8 @@ class Scheduler {
     std::uint32_t published = 0;  // pages offered to the prefix cache
     std::uint32_t planned = 0;    // tokens of the plan not yet committed
     std::uint32_t recycled = 0;   // tokens dropped after the pinned ones (ring)
+    std::uint32_t stale = 0;      // pages of pinned tokens still to be computed again (ring)
+    std::uint32_t refreshed = 0;  // of them, tokens the plan computes
     int generated = 0;
     int cached_tokens = -1;  // -1: not admitted yet
     bool running = false;
@@ -173,14 +183,18 @@ class Scheduler {
   };
   PrefixHit FindPrefix(const Sequence& s) const;
   bool TryAdmit(Sequence& s, const PrefixHit& hit);
-  // Makes the least urgent batch-tier sequence give way to a more urgent interactive one when
-  // that helps `s` to `pages` more pages and a place.
+  // Makes the least urgent batch-tier sequence give way to a more urgent interactive one when that
+  // helps `s` to `pages` more pages and a place.
   void MakeRoomFor(const Sequence& s, std::uint32_t pages);
   // Plans `count` tokens of a running sequence; preempts less urgent ones, at last itself, when
   // pages run out. False when it preempted itself.
   bool Extend(Sequence& s, std::uint32_t count);
+  // Plans the pinned tokens of a ring whose positions have moved, as far as the budget goes.
+  bool Refresh(Sequence& s);
   bool MayWrite(PageId page) const;
   bool EnsurePages(Sequence& s, std::uint32_t count);
+  std::uint32_t PinnedPages(const Sequence& s) const;
+  // Forgets the oldest part of a full ring.
   void Recycle(Sequence& s);
   void Preempt(Sequence& s);
   void Fork(Sequence& leader);
@@ -188,6 +202,7 @@ class Scheduler {
   void ReleasePages(Sequence& s);
   void ForgetPending(Sequence& s);
   void Remove(Sequence& s);
+  static void AddSlice(const Sequence& s, std::uint32_t start, std::uint32_t count, StepPlan& plan);
   void Materialise(StepPlan& plan);
   // Pages running sequences will need for the tokens they have.
   std::uint32_t PromisedPages() const;

@@ -45,9 +45,9 @@ inline SequenceSpec Spec(std::uint64_t id, std::vector<TokenId> prompt, int max_
 class TracingExecutor {
  public:
   explicit TracingExecutor(std::uint32_t pages)
-      : slots_(std::size_t{pages} * kernels::kTokensPerPage, 0) {}
+      : slots_(std::size_t{pages} * kernels::kTokensPerPage) {}
 
-  void Run(const StepPlan& plan, std::uint32_t ring_window = 0) {
+  void Run(const StepPlan& plan) {
     for (const PageCopy& copy : plan.copies) {
       std::copy_n(slots_.begin() + ToInt(copy.from) * kernels::kTokensPerPage,
                   kernels::kTokensPerPage,
@@ -55,7 +55,7 @@ class TracingExecutor {
     }
     for (const PageId page : plan.discarded) {
       std::fill_n(slots_.begin() + ToInt(page) * kernels::kTokensPerPage, kernels::kTokensPerPage,
-                  0);
+                  Slot{});
     }
     std::map<PageId, SequenceId> writer;
     for (const PlannedSlice& slice : plan.slices) {
@@ -63,21 +63,21 @@ class TracingExecutor {
       // What the pages say about the tokens already computed.
       std::uint64_t last = 0;
       for (std::uint32_t i = 0; i < slice.start; ++i) {
-        last = Slot(plan, slice, i);
-        if (ring_window == 0 && i < known.size()) RC_ASSERT(last == known[i]);
-        RC_ASSERT(last != 0u);
+        const Slot& slot = At(plan, slice, i);
+        RC_ASSERT(slot.hash != 0u);
+        RC_ASSERT(slot.position == i + slice.rotation);
+        if (slice.rotation == 0 && i < known.size()) RC_ASSERT(slot.hash == known[i]);
+        last = slot.hash;
       }
       known.resize(slice.start);
-      for (std::uint32_t i = 0; i < slice.start && ring_window == 0; ++i) {
-        known[i] = Slot(plan, slice, i);
-      }
+      for (std::uint32_t i = 0; i < slice.start; ++i) known[i] = At(plan, slice, i).hash;
       for (std::uint32_t i = 0; i < slice.num_tokens; ++i) {
-        const std::uint32_t position = slice.start + i;
-        const PageId page = plan.page_table[slice.first_page + position / kernels::kTokensPerPage];
+        const std::uint32_t index = slice.start + i;
+        const PageId page = plan.page_table[slice.first_page + index / kernels::kTokensPerPage];
         const auto [it, fresh] = writer.emplace(page, slice.sequence);
         RC_ASSERT(fresh || it->second == slice.sequence);
         last = Chain(last, plan.tokens[slice.first_token + i]);
-        Slot(plan, slice, position) = last;
+        At(plan, slice, index) = {last, index + slice.rotation};
         known.push_back(last);
       }
     }
@@ -98,11 +98,15 @@ class TracingExecutor {
   }
 
  private:
-  std::uint64_t& Slot(const StepPlan& plan, const PlannedSlice& slice, std::uint32_t position) {
-    const PageId page = plan.page_table[slice.first_page + position / kernels::kTokensPerPage];
-    return slots_[ToInt(page) * kernels::kTokensPerPage + position % kernels::kTokensPerPage];
+  struct Slot {
+    std::uint64_t hash = 0;      // of the token and all before it
+    std::uint32_t position = 0;  // its key is rotated for
+  };
+  Slot& At(const StepPlan& plan, const PlannedSlice& slice, std::uint32_t index) {
+    const PageId page = plan.page_table[slice.first_page + index / kernels::kTokensPerPage];
+    return slots_[ToInt(page) * kernels::kTokensPerPage + index % kernels::kTokensPerPage];
   }
-  std::vector<std::uint64_t> slots_;
+  std::vector<Slot> slots_;
   std::map<SequenceId, std::vector<std::uint64_t>> known_;
 };
 
@@ -129,8 +133,9 @@ struct Harness {
       Close(id);
     }
     RC_ASSERT(plan.tokens.size() <= static_cast<std::size_t>(options.max_num_batched_tokens));
-    RC_ASSERT(plan.slices.size() <= static_cast<std::size_t>(options.max_num_seqs));
-    executor.Run(plan, options.ring ? static_cast<std::uint32_t>(options.max_model_len) : 0);
+    RC_ASSERT(plan.slices.size() <=
+              static_cast<std::size_t>(options.max_num_seqs) * (options.ring ? 2 : 1));
+    executor.Run(plan);
     std::vector<SampledToken> sampled;
     for (const PlannedSlice& slice : plan.slices) {
       if (!slice.wants_logits) continue;

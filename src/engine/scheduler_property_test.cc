@@ -48,7 +48,7 @@ void Play(const std::vector<Action>& history, Harness& h, std::vector<StepPlan>*
         SequenceSpec spec =
             Spec(next_id++,
                  Tokens({{action.a % 3, 1 + action.a % 50}, {3 + action.b % 2, action.b % 40}}),
-                 1 + action.c % 30);
+                 1 + action.c % 30 * (action.c % 2 == 0 ? 1 : 6));
         spec.tier = action.c % 3 == 0 ? Tier::kBatch : Tier::kInteractive;
         if (action.c % 16 == 5) spec.deadline = h.now + std::chrono::milliseconds(action.b % 40);
         if (action.c % 16 == 6) spec.use_prefix_cache = false;
@@ -145,6 +145,7 @@ TEST(SchedulerPropertyTest, RandomHistoriesOfRingsEndWell) {
   EXPECT_TRUE(CheckHistories(1000, [](const std::vector<Action>& history) {
     SchedulerOptions options = VariedOptions(static_cast<std::size_t>(*rc::gen::inRange(0, 420)));
     options.ring = true;
+    options.max_num_batched_tokens += kernels::kTokensPerPage;
     Harness h(options);
     Play(history, h, nullptr);
     h.RunUntilIdle(100000);

@@ -181,8 +181,10 @@ TEST(SchedulerTest, ARingGoesOnAtConstantMemory) {
   int steps = 0;
   while (!h.scheduler.idle()) {
     const StepPlan plan = h.Step();
-    EXPECT_LE(plan.page_table.size(), 6u);
-    EXPECT_LE(plan.slices.at(0).start + plan.slices.at(0).num_tokens, 96u);
+    EXPECT_LE(plan.page_table.size(),
+              8u);  // twice the pinned pages when they are recomputed
+    EXPECT_LE(h.scheduler.Stats().pages_used, 6u);
+    for (const PlannedSlice& slice : plan.slices) EXPECT_LE(slice.start + slice.num_tokens, 96u);
     ASSERT_LT(++steps, 600);
   }
   EXPECT_EQ(h.answers[SequenceId{1}].size(), 500u);

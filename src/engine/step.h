@@ -10,7 +10,8 @@
 
 namespace tare::engine {
 
-// The part of a step that belongs to one sequence.
+// Consecutive tokens of one sequence. A ring context may have two in a step: its pinned tokens,
+// computed again for their new positions, and then the next token.
 struct PlannedSlice {
   SequenceId sequence{};
   std::uint32_t first_token = 0;  // index of its first token in StepPlan::tokens
@@ -18,6 +19,7 @@ struct PlannedSlice {
   std::uint32_t start = 0;        // position of the first of them = tokens already in the KV pages
   std::uint32_t first_page = 0;   // index of its first page in StepPlan::page_table
   std::uint32_t num_pages = 0;    // enough for start + num_tokens
+  std::uint32_t rotation = 0;     // position of a token less its index in the pages (ring contexts)
   bool wants_logits = false;      // the last of its tokens is followed by sampling
 };
 
@@ -38,8 +40,8 @@ struct StepPlan {
 
 struct StepResult {
   Nanos elapsed{};          // real for the CPU, predicted for the simulator
-  std::span<float> logits;  // [slices that want logits, vocab]; the sampler's to change, valid
-                            // until the executor's next Run; empty in the simulator
+  std::span<float> logits;  // [slices that want logits, vocab]; the sampler's to change,
+                            // valid until the executor's next Run; empty in the simulator
   std::uint32_t vocab = 0;
 };
 

@@ -35,6 +35,9 @@ struct SequenceRows {
   int num_rows = 0;
   int start = 0;
   std::span<const PageId> pages;
+  // Added to a token's place to give the position it is rotated for: a ring context has dropped
+  // that many tokens (docs/ENGINE.md). The model's business; attention does not look at it.
+  int rotation = 0;
 };
 
 class KvPages {

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
 
   Invocation invocation;
   // (subcommands are added here, in the order --help lists them)
+  AddInspect(app, invocation);
 
   try {
     app.parse(argc, argv);

@@ -1,9 +1,9 @@
 #include "model/config_gguf.h"
 
-#include <cmath>
 #include <limits>
 #include <string>
 
+#include "model/config_check.h"
 #include "model/parameter_count.h"
 
 namespace tare::model {
@@ -78,45 +78,6 @@ Result<int> VocabSize(const GgufFile& file, const Keys& keys) {
 }
 
 }  // namespace
-
-Status CheckConfig(const ModelConfig& c, std::string_view source) {
-  struct Range {
-    const char* what;
-    int value;
-    int most;
-  };
-  const Range ranges[] = {
-      {"number of layers", c.layers, 1 << 12},     {"hidden size", c.hidden, 1 << 20},
-      {"number of heads", c.heads, 1 << 14},       {"number of KV heads", c.kv_heads, 1 << 14},
-      {"head size", c.head_dim, 1 << 14},          {"feed-forward size", c.intermediate, 1 << 24},
-      {"vocabulary size", c.vocab, 1 << 24},       {"context length", c.context_length, 1 << 30},
-      {"rotated head size", c.rope.dims, 1 << 14},
-  };
-  for (const Range& range : ranges) {
-    if (range.value < 1 || range.value > range.most) {
-      return Fail(ErrorKind::kCorrupt, "{}: the {} is {}; 1 to {} are allowed", source, range.what,
-                  range.value, range.most);
-    }
-  }
-  if (c.heads % c.kv_heads != 0) {
-    return Fail(ErrorKind::kCorrupt, "{}: {} heads cannot share {} KV heads evenly", source,
-                c.heads, c.kv_heads);
-  }
-  const int rotated_head = c.latent ? c.latent->rope_dim : c.head_dim;
-  if (c.rope.dims % 2 != 0 || c.rope.dims > rotated_head) {
-    return Fail(ErrorKind::kCorrupt, "{}: {} elements of a head of {} cannot be rotated in pairs",
-                source, c.rope.dims, rotated_head);
-  }
-  if (!(c.norm_epsilon > 0.0f && c.norm_epsilon < 1.0f)) {
-    return Fail(ErrorKind::kCorrupt, "{}: the norm epsilon is {}; it must lie between 0 and 1",
-                source, c.norm_epsilon);
-  }
-  if (!(c.rope.theta > 1.0f && std::isfinite(c.rope.theta))) {
-    return Fail(ErrorKind::kCorrupt, "{}: the rotary base is {}; it must be above 1", source,
-                c.rope.theta);
-  }
-  return {};
-}
 
 Result<GgufConfig> ReadGgufConfig(const GgufFile& file) {
   TARE_TRY(const auto architecture, file.String("general.architecture"));

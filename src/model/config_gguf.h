@@ -15,8 +15,4 @@ struct GgufConfig {
 
 Result<GgufConfig> ReadGgufConfig(const GgufFile& file);
 
-// Refuses facts that no model has and that would make sizes overflow or divide by zero; the
-// message starts with `source`. Shared by all readers.
-Status CheckConfig(const ModelConfig& config, std::string_view source);
-
 }  // namespace tare::model

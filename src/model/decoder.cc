@@ -80,6 +80,13 @@ class Decoder : public LanguageModel {
   Status LoadParts(const Checkpoint& checkpoint, const LoadOptions& options) {
     TARE_CHECK(options.pool != nullptr);
     config_ = checkpoint.config();
+    if (checkpoint.family().attention == nullptr || checkpoint.family().feed_forward == nullptr) {
+      return Fail(
+          ErrorKind::kUnsupported,
+          "{}: models of family {} can be inspected, but not computed; docs/MODELS.md lists "
+          "those that can",
+          checkpoint.name(), config_.family);
+    }
     pool_ = options.pool;
     storage_ = checkpoint.storage();
     WeightLoader weights(checkpoint, options);

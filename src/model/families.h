@@ -8,5 +8,9 @@ namespace tare::model {
 extern const Family kLlama;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kQwen3Moe;
+extern const Family kDeepseekV2;
+extern const Family kDeepseekV3;
+extern const Family kKimiK2;
 
 }  // namespace tare::model

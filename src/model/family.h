@@ -16,6 +16,7 @@ namespace tare::model {
 class AttentionBlock;
 class FeedForwardBlock;
 class GgufFile;
+class JsonKeys;
 class WeightLoader;
 
 // Which elements of a head are rotated together.
@@ -31,8 +32,10 @@ struct Family {
   RotaryPairs gguf_pairs = RotaryPairs::kHalves;
   // Sets what the common reading cannot know, and refuses variants that are something else.
   Status (*adjust_gguf)(const GgufFile& file, ModelConfig& config) = nullptr;
+  Status (*adjust_json)(const JsonKeys& keys, ModelConfig& config) = nullptr;
   Status (*adjust)(ModelConfig& config) = nullptr;
 
+  // Both null: facts and sizes are known, but it cannot be computed.
   Result<std::unique_ptr<AttentionBlock>> (*attention)(WeightLoader& weights,
                                                        const ModelConfig& config,
                                                        int layer) = nullptr;

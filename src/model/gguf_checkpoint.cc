@@ -8,22 +8,22 @@ namespace {
 
 class GgufCheckpoint : public Checkpoint {
  public:
-  GgufCheckpoint(const GgufFile& file, GgufConfig config)
-      : file_(file), config_(std::move(config)) {}
+  GgufCheckpoint(std::shared_ptr<const GgufFile> file, GgufConfig config)
+      : file_(std::move(file)), config_(std::move(config)) {}
 
-  const std::string& name() const override { return file_.name(); }
+  const std::string& name() const override { return file_->name(); }
   const ModelConfig& config() const override { return config_.config; }
   const Family& family() const override { return *config_.family; }
   RotaryPairs rotary_pairs() const override { return config_.family->gguf_pairs; }
 
   std::vector<std::string> TensorNames() const override {
     std::vector<std::string> names;
-    for (const GgufTensor& tensor : file_.tensors()) names.emplace_back(tensor.name);
+    for (const GgufTensor& tensor : file_->tensors()) names.emplace_back(tensor.name);
     return names;
   }
 
   std::optional<StoredTensor> Find(std::string_view name) const override {
-    const GgufTensor* tensor = file_.Find(name);
+    const GgufTensor* tensor = file_->Find(name);
     if (tensor == nullptr) return {};
     StoredTensor stored{std::string(tensor->name), {}, tensor->data.size(), tensor->type->name};
     for (int i = tensor->rank - 1; i >= 0; --i) {
@@ -33,16 +33,16 @@ class GgufCheckpoint : public Checkpoint {
   }
 
   Result<kernels::TensorView> View(std::string_view name) const override {
-    const GgufTensor* tensor = file_.Find(name);
+    const GgufTensor* tensor = file_->Find(name);
     TARE_CHECK(tensor != nullptr);
-    return file_.View(*tensor);
+    return file_->View(*tensor);
   }
 
   std::string FileName(std::string_view name) const override { return std::string(name); }
-  std::shared_ptr<const void> storage() const override { return file_.mapping(); }
+  std::shared_ptr<const void> storage() const override { return file_->mapping(); }
 
  private:
-  const GgufFile& file_;
+  std::shared_ptr<const GgufFile> file_;
   GgufConfig config_;
 };
 
@@ -55,9 +55,9 @@ std::string StoredTensor::ShapeText() const {
   return text + "]";
 }
 
-Result<std::unique_ptr<Checkpoint>> MakeGgufCheckpoint(const GgufFile& file) {
-  TARE_TRY(GgufConfig config, ReadGgufConfig(file));
-  return std::make_unique<GgufCheckpoint>(file, std::move(config));
+Result<std::unique_ptr<Checkpoint>> MakeGgufCheckpoint(std::shared_ptr<const GgufFile> file) {
+  TARE_TRY(GgufConfig config, ReadGgufConfig(*file));
+  return std::make_unique<GgufCheckpoint>(std::move(file), std::move(config));
 }
 
 }  // namespace tare::model

@@ -9,7 +9,7 @@
 
 namespace tare::model {
 
-// `file` must outlive the checkpoint; its mapping is shared.
-Result<std::unique_ptr<Checkpoint>> MakeGgufCheckpoint(const GgufFile& file);
+// The checkpoint shares the file.
+Result<std::unique_ptr<Checkpoint>> MakeGgufCheckpoint(std::shared_ptr<const GgufFile> file);
 
 }  // namespace tare::model

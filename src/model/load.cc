@@ -2,9 +2,9 @@
 
 #include <array>
 
-#include "base/text.h"
 #include "model/decoder.h"
 #include "model/gguf_checkpoint.h"
+#include "model/hf_checkpoint.h"
 #include "model/weight_loader.h"
 
 namespace tare::model {
@@ -12,8 +12,49 @@ namespace {
 
 using kernels::WeightType;
 
-Result<MemoryNeed> Estimate(const Checkpoint& checkpoint, std::optional<WeightType> dtype,
-                            std::uint64_t kv_tokens, kernels::KvType kv_type) {
+// A pointer that does not own: for a checkpoint that is gone before the call returns.
+std::shared_ptr<const GgufFile> Borrow(const GgufFile& file) {
+  return {std::shared_ptr<const GgufFile>(), &file};
+}
+
+}  // namespace
+
+Result<std::optional<WeightType>> ParseDtype(std::string_view text) {
+  constexpr std::array kTypes = {WeightType::kF32, WeightType::kBf16, WeightType::kInt8,
+                                 WeightType::kInt4};
+  constexpr std::array<std::string_view, 4> kNames = {"f32", "bf16", "int8", "int4"};
+  if (text == "auto") return std::optional<WeightType>();
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (text == kNames[i]) return std::optional<WeightType>(kTypes[i]);
+  }
+  return FailParam("dtype", "dtype '{}' is not known; it may be auto, f32, bf16, int8 or int4",
+                   text);
+}
+
+Result<std::unique_ptr<Checkpoint>> OpenCheckpoint(const std::filesystem::path& path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) return OpenHuggingFaceFolder(path);
+  TARE_TRY(GgufFile file, GgufFile::Open(path));
+  return MakeGgufCheckpoint(std::make_shared<const GgufFile>(std::move(file)));
+}
+
+Result<std::unique_ptr<LanguageModel>> LoadModel(const Checkpoint& checkpoint,
+                                                 const LoadOptions& options) {
+  if (options.check_memory) {
+    TARE_TRY(const MemoryNeed need, EstimateMemory(checkpoint, options.dtype, 0));
+    TARE_TRY(const std::uint64_t available, AvailableMemory());
+    TARE_RETURN_IF_ERROR(CheckFits(need, available, checkpoint.name()));
+  }
+  return LoadDecoder(checkpoint, options);
+}
+
+Result<std::unique_ptr<LanguageModel>> LoadModel(const GgufFile& file, const LoadOptions& options) {
+  TARE_TRY(const auto checkpoint, MakeGgufCheckpoint(Borrow(file)));
+  return LoadModel(*checkpoint, options);
+}
+
+Result<MemoryNeed> EstimateMemory(const Checkpoint& checkpoint, std::optional<WeightType> dtype,
+                                  std::uint64_t kv_tokens, kernels::KvType kv_type) {
   MemoryNeed need;
   const ModelConfig& config = checkpoint.config();
   for (const std::string& name : checkpoint.TensorNames()) {
@@ -32,35 +73,10 @@ Result<MemoryNeed> Estimate(const Checkpoint& checkpoint, std::optional<WeightTy
   return need;
 }
 
-}  // namespace
-
-Result<std::optional<WeightType>> ParseDtype(std::string_view text) {
-  constexpr std::array kTypes = {WeightType::kF32, WeightType::kBf16, WeightType::kInt8,
-                                 WeightType::kInt4};
-  constexpr std::array<std::string_view, 4> kNames = {"f32", "bf16", "int8", "int4"};
-  if (text == "auto") return std::optional<WeightType>();
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (text == kNames[i]) return std::optional<WeightType>(kTypes[i]);
-  }
-  return FailParam("dtype", "dtype '{}' is not known; it may be auto, f32, bf16, int8 or int4",
-                   text);
-}
-
-Result<std::unique_ptr<LanguageModel>> LoadModel(const GgufFile& file, const LoadOptions& options) {
-  TARE_TRY(const auto checkpoint, MakeGgufCheckpoint(file));
-  if (options.check_memory) {
-    TARE_TRY(const MemoryNeed need,
-             Estimate(*checkpoint, options.dtype, 0, kernels::KvType::kBf16));
-    TARE_TRY(const std::uint64_t available, AvailableMemory());
-    TARE_RETURN_IF_ERROR(CheckFits(need, available, checkpoint->name()));
-  }
-  return LoadDecoder(*checkpoint, options);
-}
-
 Result<MemoryNeed> EstimateMemory(const GgufFile& file, std::optional<WeightType> dtype,
                                   std::uint64_t kv_tokens, kernels::KvType kv_type) {
-  TARE_TRY(const auto checkpoint, MakeGgufCheckpoint(file));
-  return Estimate(*checkpoint, dtype, kv_tokens, kv_type);
+  TARE_TRY(const auto checkpoint, MakeGgufCheckpoint(Borrow(file)));
+  return EstimateMemory(*checkpoint, dtype, kv_tokens, kv_type);
 }
 
 }  // namespace tare::model

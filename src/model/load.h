@@ -2,11 +2,12 @@
 //
 // Weights are converted and packed one matrix at a time, so that loading needs little more memory
 // than the loaded model. The mapping stays in use afterwards (token embeddings are gathered from
-// it) and is shared with the file: the GgufFile may be destroyed once the model is loaded, unless
-// it was parsed over bytes of the caller's.
+// it) and is shared with the file: file and checkpoint may be destroyed once the model is loaded,
+// unless it was parsed over bytes of the caller's.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,6 +23,8 @@
 
 namespace tare::model {
 
+class Checkpoint;
+
 struct LoadOptions {
   // What linear layers compute with; empty: what the file holds, with no or least loss. With kInt4
   // the output head is kept in INT8, which costs little and is where rounding shows first.
@@ -36,9 +39,17 @@ struct LoadOptions {
 // "auto" (empty), "f32", "bf16", "int8", "int4"; anything else is an error naming these.
 Result<std::optional<kernels::WeightType>> ParseDtype(std::string_view text);
 
+// A .gguf file, or a Hugging Face folder with config.json and safetensors.
+Result<std::unique_ptr<Checkpoint>> OpenCheckpoint(const std::filesystem::path& path);
+
+Result<std::unique_ptr<LanguageModel>> LoadModel(const Checkpoint& checkpoint,
+                                                 const LoadOptions& options);
 Result<std::unique_ptr<LanguageModel>> LoadModel(const GgufFile& file, const LoadOptions& options);
 
 // `kv_tokens` counts the tokens of all sequences held at a time.
+Result<MemoryNeed> EstimateMemory(const Checkpoint& checkpoint,
+                                  std::optional<kernels::WeightType> dtype, std::uint64_t kv_tokens,
+                                  kernels::KvType kv_type = kernels::KvType::kBf16);
 Result<MemoryNeed> EstimateMemory(const GgufFile& file, std::optional<kernels::WeightType> dtype,
                                   std::uint64_t kv_tokens,
                                   kernels::KvType kv_type = kernels::KvType::kBf16);

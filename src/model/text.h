@@ -17,6 +17,7 @@
 #include "base/types.h"
 #include "model/chat_template.h"
 #include "model/detokenizer.h"
+#include "model/gguf.h"
 #include "model/tokenizer.h"
 
 namespace tare::model {
@@ -66,7 +67,13 @@ class Text {
 };
 
 // From a GGUF file, or a Hugging Face folder (tokenizer.json, tokenizer_config.json,
-// chat_template.jinja, generation_config.json).
+// chat_template.jinja, generation_config.json). A chat template that does not parse is a warning,
+// not an error: the checkpoint still completes plain prompts.
 Result<std::shared_ptr<const Text>> LoadText(const std::filesystem::path& path);
+// From a GGUF file that is open already; nothing refers to it afterwards.
+Result<std::shared_ptr<const Text>> LoadText(const GgufFile& file);
+
+// Ids of control tokens whose names are known to end an answer ("<|im_end|>", "<|eot_id|>", …).
+std::vector<TokenId> KnownEndTokens(const Tokenizer& tokenizer);
 
 }  // namespace tare::model

@@ -2,7 +2,9 @@
 //! in RAII and Result. Handles are immutable after creation and may be shared between threads.
 
 mod ffi;
-#[allow(dead_code)]
 mod guard;
+mod messages;
 mod pieces;
+mod python;
+mod template;
 mod tokenizer;

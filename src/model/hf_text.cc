@@ -1,0 +1,169 @@
+#include "model/hf_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "model/json_text.h"
+
+namespace tare::model {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kConfigLimit = std::size_t{64} << 20;      // bytes
+constexpr std::size_t kTokenizerLimit = std::size_t{256} << 20;  // bytes
+
+// The document, or an empty object when there is no such file.
+Result<Json> ReadJson(const std::filesystem::path& path, std::size_t limit = kConfigLimit) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return Json::object();
+  TARE_TRY(const std::string text, ReadFile(path, limit));
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    return Fail(ErrorKind::kCorrupt, "'{}' is not a JSON object", path.string());
+  }
+  return json;
+}
+
+// A special token in tokenizer_config.json: its name, or an object with it.
+std::string TokenName(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return {};
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_object() && found->contains("content") && (*found)["content"].is_string()) {
+    return (*found)["content"].get<std::string>();
+  }
+  return {};
+}
+
+// One template, or several by name of which "default" is the one for chats.
+std::string TemplateSource(const Json& config) {
+  const auto found = config.find("chat_template");
+  if (found == config.end()) return {};
+  if (found->is_string()) return found->get<std::string>();
+  std::string source;
+  if (!found->is_array()) return source;
+  for (const Json& entry : *found) {
+    if (!entry.is_object() || TokenName(entry, "template").empty()) continue;
+    if (source.empty() || TokenName(entry, "name") == "default") {
+      source = TokenName(entry, "template");
+    }
+  }
+  return source;
+}
+
+// All ids under a key that holds one or a list of them.
+void AddIds(const Json& config, const char* key, int vocab, std::vector<TokenId>& ids) {
+  const auto found = config.find(key);
+  if (found == config.end()) return;
+  const Json list = found->is_array() ? *found : Json::array({*found});
+  for (const Json& id : list) {
+    if (!id.is_number_integer()) continue;
+    const auto value = id.get<std::int64_t>();
+    if (value >= 0 && value < vocab) ids.push_back(static_cast<TokenId>(value));
+  }
+}
+
+template <typename T>
+std::optional<T> Number(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end() || !found->is_number()) return std::nullopt;
+  return found->get<T>();
+}
+
+std::optional<bool> Flag(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end() || !found->is_boolean()) return std::nullopt;
+  return found->get<bool>();
+}
+
+// Hugging Face's Llama class replaces the file's post-processor by what its flags say; other
+// classes leave the file alone.
+Status ApplyLlamaFlags(const Json& config, std::string& tokenizer_json) {
+  if (!TokenName(config, "tokenizer_class").starts_with("LlamaTokenizer")) return {};
+  const auto add_bos = Flag(config, "add_bos_token");
+  const auto add_eos = Flag(config, "add_eos_token");
+  if (!add_bos && !add_eos) return {};
+  Json json = Json::parse(tokenizer_json, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("added_tokens") || !json["added_tokens"].is_array()) {
+    return Fail(ErrorKind::kCorrupt, "tokenizer.json has no added_tokens");
+  }
+  Json single = Json::array();
+  Json special = Json::object();
+  const auto add = [&](const std::string& name) {
+    for (const Json& token : json["added_tokens"]) {
+      if (!token.is_object() || TokenName(token, "content") != name) continue;
+      if (!token.contains("id") || !token["id"].is_number_unsigned()) continue;
+      single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+      special[name] = {
+          {"id", name}, {"ids", Json::array({token["id"]})}, {"tokens", Json::array({name})}};
+      return;
+    }
+  };
+  if (add_bos.value_or(true)) add(TokenName(config, "bos_token"));
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  if (add_eos.value_or(false)) add(TokenName(config, "eos_token"));
+  json["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", single},
+                            {"pair", Json::array({{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                                                  {{"Sequence", {{"id", "B"}, {"type_id", 1}}}}})},
+                            {"special_tokens", special}};
+  tokenizer_json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& folder) {
+  TARE_TRY(const Json config, ReadJson(folder / "tokenizer_config.json"));
+  TARE_TRY(const Json generation, ReadJson(folder / "generation_config.json"));
+  TARE_TRY(const Json model, ReadJson(folder / "config.json"));
+
+  const auto tokenizer_path = folder / "tokenizer.json";
+  std::error_code code;
+  if (!std::filesystem::exists(tokenizer_path, code)) {
+    return Fail(ErrorKind::kNotFound, "'{}' has no tokenizer.json", folder.string());
+  }
+  TARE_TRY(std::string json, ReadFile(tokenizer_path, kTokenizerLimit));
+  auto flags = ApplyLlamaFlags(config, json);
+  if (!flags) return Context(std::move(flags).error(), "'{}'", tokenizer_path.string());
+  auto tokenizer = Tokenizer::FromJson(json);
+  if (!tokenizer) return Context(std::move(tokenizer).error(), "'{}'", tokenizer_path.string());
+
+  Text::Parts parts{.tokenizer = std::move(*tokenizer)};
+  const int vocab = parts.tokenizer.vocab_size();
+  std::string constants = "{";
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
+    if (constants.size() > 1) constants += ',';
+    AppendJsonString(key, constants);
+    constants += ':';
+    AppendJsonString(TokenName(config, key), constants);
+  }
+  constants += '}';
+  parts.bos = parts.tokenizer.Find(TokenName(config, "bos_token"));
+  parts.eos = parts.tokenizer.Find(TokenName(config, "eos_token"));
+
+  parts.end_ids = KnownEndTokens(parts.tokenizer);
+  if (parts.eos) parts.end_ids.push_back(*parts.eos);
+  AddIds(generation, "eos_token_id", vocab, parts.end_ids);
+  AddIds(model, "eos_token_id", vocab, parts.end_ids);
+  parts.sampling = {.temperature = Number<float>(generation, "temperature"),
+                    .top_p = Number<float>(generation, "top_p"),
+                    .top_k = Number<int>(generation, "top_k"),
+                    .min_p = Number<float>(generation, "min_p"),
+                    .repetition_penalty = Number<float>(generation, "repetition_penalty")};
+
+  std::string source = TemplateSource(config);
+  if (std::filesystem::exists(folder / "chat_template.jinja", code)) {
+    TARE_TRY(source, ReadFile(folder / "chat_template.jinja", kConfigLimit));
+  } else if (source.empty()) {
+    TARE_TRY(const Json separate, ReadJson(folder / "chat_template.json"));
+    source = TemplateSource(separate);
+  }
+  if (!source.empty()) {
+    parts.chat_template = ParseTemplateOrWarn(source, constants, folder.string());
+  }
+  return std::make_shared<const Text>(std::move(parts));
+}
+
+}  // namespace tare::model

@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
   Invocation invocation;
   // (subcommands are added here, in the order --help lists them)
   AddInspect(app, invocation);
+  AddGenerate(app, invocation);
+  AddBench(app, invocation);
 
   try {
     app.parse(argc, argv);

@@ -131,6 +131,7 @@ TEST(EngineTest, ChoicesDifferAndShareThePrompt) {
   EXPECT_NE(three->tokens(2), three->tokens(1));
   EXPECT_EQ(three->usage().generated_tokens, 75);
   EXPECT_EQ(three->usage().cached_tokens, 32);
+  EXPECT_TRUE(engine->Drain(Nanos::max()));
   EXPECT_EQ(engine->Stats().pages_used, 0u);
 }
 

@@ -138,7 +138,8 @@ class Decoder : public LanguageModel {
     ws_.positions.resize(rows);
     for (const kernels::SequenceRows& sequence : step.sequences) {
       for (int i = 0; i < sequence.num_rows; ++i) {
-        ws_.positions[static_cast<std::size_t>(sequence.first_row + i)] = sequence.start + i;
+        ws_.positions[static_cast<std::size_t>(sequence.first_row + i)] =
+            sequence.start + i + sequence.rotation;
       }
     }
     // A sine and cosine cost about as much as touching 32 floats.

@@ -1,0 +1,30 @@
+// Flags of every subcommand that runs a model on this machine.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "engine/local_model.h"
+
+namespace tare::app {
+
+struct LocalModelFlags {
+  std::string model;
+  std::string dtype = "auto";
+  int threads = 0;
+  int max_model_len = 0;
+  int max_num_seqs = 32;
+  int max_num_batched_tokens = 512;
+  std::string kv_memory;
+  std::string kv_dtype = "bf16";
+  std::string context_policy = "stop";
+  bool no_prefix_cache = false;
+
+  // MODEL and the flags above; serve's own flags (name, port, keys) stay its own.
+  void AddTo(CLI::App& command);
+  Result<engine::LocalModelOptions> ToOptions() const;
+};
+
+}  // namespace tare::app

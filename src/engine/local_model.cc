@@ -1,0 +1,117 @@
+#include "engine/local_model.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "model/config_gguf.h"
+#include "model/gguf.h"
+#include "model/load.h"
+
+namespace tare::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kDefaultModelName = "smollm2";
+constexpr const char* kDefaultModelFile = "smollm2-135m-instruct-q4_1.gguf";
+
+// Of the memory left beside the weights, the part KV pages may grow into; the rest is for the
+// operating system's file cache, which holds the mapped embeddings, and for other programs.
+constexpr double kKvShare = 0.8;
+
+Result<fs::path> DefaultModel() {
+  std::error_code code;
+  if (const char* own = std::getenv("TARE_MODEL"); own != nullptr && *own != '\0') {
+    if (fs::exists(own, code)) return fs::path(own);
+    return Fail(ErrorKind::kNotFound,
+                "TARE_MODEL is '{}', which does not exist: correct the path or unset it", own);
+  }
+  TARE_TRY(const fs::path cache, UserCacheDir());
+  const fs::path path = cache / kDefaultModelFile;
+  if (fs::exists(path, code)) return path;
+  return Fail(ErrorKind::kNotFound,
+              "the default model is not at '{}': run ./run setup, or name a model file",
+              path.string());
+}
+
+}  // namespace
+
+Result<fs::path> ResolveModel(std::string_view name) {
+  if (name.empty() || name == kDefaultModelName) return DefaultModel();
+  std::error_code code;
+  fs::path path(name);
+  if (fs::exists(path, code)) return path;
+  return Fail(ErrorKind::kNotFound,
+              "there is no model at '{}': give the path of a .gguf file, or '{}' for the default "
+              "model",
+              name, kDefaultModelName);
+}
+
+Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
+  const SteadyClock clock;
+  const Nanos begin = clock.Now();
+  EngineOptions& engine = options.engine;
+  LocalModel local;
+  TARE_TRY(const std::optional<kernels::WeightType> dtype, model::ParseDtype(options.dtype));
+  TARE_TRY(local.path, ResolveModel(options.model));
+
+  TARE_TRY(const model::GgufFile file, model::GgufFile::Open(local.path));
+  TARE_TRY(const model::GgufConfig facts, model::ReadGgufConfig(file));
+  local.name = facts.config.name.empty() ? local.path.stem().string() : facts.config.name;
+  engine.startup.map_weights = clock.Now() - begin;
+
+  // KV memory: one sequence of full length is the least that works.
+  const int context = facts.config.context_length;
+  const auto length = static_cast<std::uint64_t>(
+      engine.max_model_len > 0 ? std::min(engine.max_model_len, context) : context);
+  local.kv_bytes_per_token = model::KvBytesPerToken(facts.config, engine.kv_type);
+  // A page more, since pages are whole.
+  const std::uint64_t one = (length + kernels::kTokensPerPage) * local.kv_bytes_per_token;
+  TARE_TRY(const model::MemoryNeed bare, model::EstimateMemory(file, dtype, 0, engine.kv_type));
+  TARE_TRY(const std::uint64_t available, model::AvailableMemory());
+  if (engine.kv_memory_bytes == 0) {
+    const std::uint64_t left = available > bare.total() ? available - bare.total() : 0;
+    const auto share = static_cast<std::uint64_t>(kKvShare * static_cast<double>(left));
+    const auto sequences = static_cast<std::uint64_t>(std::max(engine.max_num_seqs, 1));
+    engine.kv_memory_bytes = std::max(one, std::min(one * sequences, share));
+  }
+  model::MemoryNeed need = bare;
+  need.kv = engine.kv_memory_bytes;
+  TARE_RETURN_IF_ERROR(model::CheckFits(need, available, local.name));
+
+  Nanos stage = clock.Now();
+  auto pool = std::make_shared<ThreadPool>(options.threads);
+  model::LoadOptions loading;
+  loading.dtype = dtype;
+  loading.pool = pool.get();
+  loading.progress = options.progress;
+  TARE_TRY(std::unique_ptr<model::LanguageModel> language_model, model::LoadModel(file, loading));
+  engine.startup.load_weights = clock.Now() - stage;
+
+  stage = clock.Now();
+  TARE_TRY(local.text, model::LoadText(local.path));
+  engine.startup.load_text = clock.Now() - stage;
+  engine.startup.total = clock.Now() - begin;
+
+  local.dtype = language_model->weight_type();
+  local.weight_bytes = language_model->weight_bytes();
+  local.kv_memory_bytes = engine.kv_memory_bytes;
+  local.threads = pool->size();
+  engine.pool = std::move(pool);
+  TARE_TRY(local.engine, Engine::Start(std::move(engine), std::move(language_model), local.text));
+  const StartupTimes startup = local.engine->Stats().startup;
+  LogInfo(
+      "model '{}' ready in {}: map {}, load {}, text {}, pages {}, warm-up {}; {} weights take {}, "
+      "{} threads",
+      local.name, FormatDuration(startup.total), FormatDuration(startup.map_weights),
+      FormatDuration(startup.load_weights), FormatDuration(startup.load_text),
+      FormatDuration(startup.touch_pages), FormatDuration(startup.warm_kernels),
+      kernels::ToString(local.dtype), FormatBytes(local.weight_bytes), local.threads);
+  return local;
+}
+
+}  // namespace tare::engine

@@ -1,0 +1,51 @@
+// From what a user names on the command line to a running engine: the one way serve, generate,
+// bench and advise load a model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "kernels/matmul.h"
+#include "model/text.h"
+
+namespace tare::engine {
+
+// The file or folder a user means. An empty name or "smollm2" is the default model: TARE_MODEL if
+// set, else the copy `./run setup` leaves in the cache directory; anything else is a path.
+Result<std::filesystem::path> ResolveModel(std::string_view name);
+
+struct LocalModelOptions {
+  std::string model;           // as ResolveModel takes it
+  std::string dtype = "auto";  // auto, f32, bf16, int8, int4
+  int threads = 0;             // 0: one per usable core
+  EngineOptions engine;        // kv_memory_bytes 0: what is left beside the weights, see below
+  std::function<void(double fraction, std::string_view what)> progress;
+};
+
+struct LocalModel {
+  std::shared_ptr<const model::Text> text;
+  std::string name;  // as the checkpoint calls itself, or the file's
+  std::filesystem::path path;
+  kernels::WeightType dtype = kernels::WeightType::kF32;
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t kv_memory_bytes = 0;
+  std::uint64_t kv_bytes_per_token = 0;
+  int threads = 0;
+  std::unique_ptr<Engine> engine;
+};
+
+// Loads and starts. Before any weight is read it is checked that weights, KV memory and working
+// memory fit what the machine has left (kResourceExhausted with the sum if not).
+//
+// Without kv_memory_bytes, KV memory is what max_num_seqs sequences of full length would take, but
+// at most 80 % of what the machine has left beside the weights; address space is only reserved, so
+// memory is taken as sequences grow.
+Result<LocalModel> LoadLocalModel(LocalModelOptions options);
+
+}  // namespace tare::engine

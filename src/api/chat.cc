@@ -10,6 +10,10 @@ const char* ToString(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kToolCalls:
+      return "tool_calls";
+    case FinishReason::kContentFilter:
+      return "content_filter";
     case FinishReason::kCancelled:
       return "cancelled";
     case FinishReason::kError:

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "base/types.h"
 
 namespace tare::api {
@@ -48,6 +49,10 @@ struct ChatRequest {
   Tier tier = Tier::kInteractive;
   std::string user;
   std::string cache_salt;  // isolates the prefix cache between tenants
+  // The client's own request, for upstreams that understand more of it than we do.
+  std::string wire_body;
+  // Parts of it that only such upstreams can fulfil; the local engine refuses with the first.
+  std::vector<Error> unsupported;
 };
 
 struct TokenLogprob {
@@ -62,7 +67,15 @@ struct Usage {
   int cached_tokens = 0;  // of prompt_tokens
 };
 
-enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
+enum class FinishReason {
+  kNone,
+  kStop,
+  kLength,
+  kToolCalls,      // remote upstreams only
+  kContentFilter,  // remote upstreams only
+  kCancelled,
+  kError,
+};
 // "stop", "length", ...: the wire's word; nullptr for kNone.
 const char* ToString(FinishReason reason);
 
@@ -74,6 +87,8 @@ struct ChatChunk {
   int tokens = 0;
   std::vector<TokenLogprob> logprobs;
   FinishReason finish = FinishReason::kNone;
+  // Further members of the wire's delta, as JSON without the braces: tool calls, reasoning.
+  std::string extra_json;
 };
 
 }  // namespace tare::api

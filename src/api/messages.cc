@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "u
                                                     "assistant", "tool",      "function"};
 
 // "text" parts joined with newlines; templates of text models know strings only.
-Result<std::string> JoinParts(dom::array parts, const std::string& where) {
+Result<std::string> JoinParts(dom::array parts, const std::string& where,
+                              std::vector<Error>& unsupported) {
   std::string text;
   std::size_t index = 0;
   for (const dom::element part : parts) {
@@ -29,27 +30,32 @@ Result<std::string> JoinParts(dom::array parts, const std::string& where) {
     }
     const char* key = type == "refusal" ? "refusal" : "text";
     if (type != "text" && type != "input_text" && type != "refusal") {
-      return FailParam(here + ".type", "{}.type is '{}', but this model reads text only", here,
-                       type);
+      unsupported.push_back(
+          {ErrorKind::kInvalidArgument,
+           fmt::format("{}.type is '{}', but this model reads text only", here, type),
+           here + ".type", ""});
+      ++index;
+      continue;
     }
     std::string_view piece;
     if (object[key].get(piece)) {
       return FailParam(fmt::format("{}.{}", here, key), "{}.{} must be a string", here, key);
     }
-    if (index > 0) text.push_back('\n');
+    if (!text.empty()) text.push_back('\n');
     text.append(piece);
     ++index;
   }
   return text;
 }
 
-Status AppendContent(std::string& out, dom::element content, const std::string& where) {
+Status AppendContent(std::string& out, dom::element content, const std::string& where,
+                     std::vector<Error>& unsupported) {
   std::string_view text;
   dom::array parts;
   if (!content.get(text)) {
     AppendJsonString(out, text);
   } else if (!content.get(parts)) {
-    TARE_TRY(const std::string joined, JoinParts(parts, where));
+    TARE_TRY(const std::string joined, JoinParts(parts, where, unsupported));
     AppendJsonString(out, joined);
   } else if (content.is_null()) {
     out.append("null");
@@ -101,7 +107,8 @@ Status AppendToolCalls(std::string& out, dom::element calls, const std::string& 
   return {};
 }
 
-Status AppendMessage(std::string& out, dom::element message, std::size_t index) {
+Status AppendMessage(std::string& out, dom::element message, std::size_t index,
+                     std::vector<Error>& unsupported) {
   const std::string where = fmt::format("messages[{}]", index);
   dom::object object;
   if (message.get(object)) return FailParam(where, "{} must be an object", where);
@@ -127,7 +134,7 @@ Status AppendMessage(std::string& out, dom::element message, std::size_t index) 
     if (key == "content") {
       if (has_content) return FailParam(where, "{} has two fields 'content'", where);
       has_content = !value.is_null();
-      TARE_RETURN_IF_ERROR(AppendContent(part, value, where + ".content"));
+      TARE_RETURN_IF_ERROR(AppendContent(part, value, where + ".content", unsupported));
     } else if (key == "tool_calls") {
       if (value.is_null()) continue;
       has_calls = true;
@@ -149,14 +156,14 @@ Status AppendMessage(std::string& out, dom::element message, std::size_t index) 
 
 }  // namespace
 
-Result<std::string> NormalizeMessages(dom::element messages) {
+Result<std::string> NormalizeMessages(dom::element messages, std::vector<Error>& unsupported) {
   dom::array array;
   if (messages.get(array)) return FailParam("messages", "messages must be an array");
   std::string out("[");
   std::size_t index = 0;
   for (const dom::element message : array) {
     if (index > 0) out.push_back(',');
-    TARE_RETURN_IF_ERROR(AppendMessage(out, message, index));
+    TARE_RETURN_IF_ERROR(AppendMessage(out, message, index, unsupported));
     ++index;
   }
   if (index == 0) return FailParam("messages", "messages must hold at least one message");

@@ -5,14 +5,17 @@
 #include <simdjson.h>
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
 namespace tare::api {
 
 // Checks a "messages" array and writes it the way chat templates expect it: content parts joined to
-// one string, role "developer" as "system", the arguments of tool calls as objects.
-Result<std::string> NormalizeMessages(simdjson::dom::element messages);
+// one string, role "developer" as "system", the arguments of tool calls as objects. Parts that are
+// not text are left out and added to `unsupported`.
+Result<std::string> NormalizeMessages(simdjson::dom::element messages,
+                                      std::vector<Error>& unsupported);
 
 // Checks a "tools" array (functions with a name) and writes it unchanged.
 Result<std::string> NormalizeTools(simdjson::dom::element tools);

@@ -139,31 +139,6 @@ Status ReadLogitBias(dom::element value, std::map<std::int32_t, float>& out) {
   return {};
 }
 
-// Features that change the answer and that this server does not have must not be ignored.
-Status RefuseUnlessText(dom::element value) {
-  std::string_view type;
-  if (value["type"].get(type)) {
-    return FailParam("response_format", "response_format must be an object with a string 'type'");
-  }
-  if (type != "text") {
-    return FailParam("response_format.type",
-                     "response_format.type is '{}'; this server answers in 'text' only", type);
-  }
-  return {};
-}
-
-Status ReadModalities(dom::element value) {
-  dom::array array;
-  if (value.get(array)) return FailParam("modalities", "modalities must be an array");
-  for (const dom::element element : array) {
-    std::string_view modality;
-    if (element.get(modality) || modality != "text") {
-      return FailParam("modalities", "modalities may hold 'text' only");
-    }
-  }
-  return {};
-}
-
 // What the two endpoints' readers collect before the parts are put together.
 struct Draft {
   ChatRequest request;
@@ -175,6 +150,37 @@ struct Draft {
   std::optional<int> max_completion_tokens;
   bool tools_off = false;
 };
+
+// A feature that changes the answer must not be ignored by those who do not have it.
+template <typename... Args>
+void NotEverywhere(Draft& draft, const char* param, fmt::format_string<Args...> format,
+                   Args&&... args) {
+  draft.request.unsupported.push_back(
+      {ErrorKind::kInvalidArgument, fmt::format(format, std::forward<Args>(args)...), param, ""});
+}
+
+Status ReadResponseFormat(dom::element value, Draft& draft) {
+  std::string_view type;
+  if (value["type"].get(type)) {
+    return FailParam("response_format", "response_format must be an object with a string 'type'");
+  }
+  if (type != "text") {
+    NotEverywhere(draft, "response_format.type",
+                  "response_format.type is '{}'; this model's server answers in 'text' only", type);
+  }
+  return {};
+}
+
+Status ReadModalities(dom::element value, Draft& draft) {
+  dom::array array;
+  if (value.get(array)) return FailParam("modalities", "modalities must be an array");
+  for (const dom::element element : array) {
+    std::string_view modality;
+    if (element.get(modality)) return FailParam("modalities", "modalities must hold strings");
+    if (modality != "text") NotEverywhere(draft, "modalities", "modalities may hold 'text' only");
+  }
+  return {};
+}
 
 Status ReadStreamOptions(dom::element value, Draft& draft) {
   dom::object options;
@@ -191,8 +197,12 @@ Status ReadToolChoice(dom::element value, Draft& draft) {
     draft.tools_off = choice == "none";
     return {};
   }
-  return FailParam("tool_choice",
-                   "tool_choice may be 'auto' or 'none'; forcing a call is not supported");
+  if (!value.is_string() && !value.is_object()) {
+    return FailParam("tool_choice", "tool_choice must be a string or an object");
+  }
+  NotEverywhere(draft, "tool_choice",
+                "tool_choice may be 'auto' or 'none' here; forcing a call is not supported");
+  return {};
 }
 
 // The options both endpoints share. False: the key is not one of them.
@@ -256,7 +266,7 @@ Result<bool> ReadShared(std::string_view key, dom::element value, Draft& draft) 
     status = ReadString(value, "service_tier", tier);
     if (tier == "flex" || tier == "batch") request.tier = Tier::kBatch;
   } else if (key == "response_format") {
-    status = RefuseUnlessText(value);
+    status = ReadResponseFormat(value, draft);
   } else {
     return false;
   }
@@ -268,17 +278,18 @@ Status ReadChatField(std::string_view key, dom::element value, Draft& draft) {
   ChatRequest& request = draft.request;
   if (key == "messages") {
     draft.has_messages = true;
-    TARE_TRY(request.messages_json, NormalizeMessages(value));
+    TARE_TRY(request.messages_json, NormalizeMessages(value, request.unsupported));
   } else if (key == "tools") {
     TARE_TRY(request.tools_json, NormalizeTools(value));
   } else if (key == "tool_choice") {
     return ReadToolChoice(value, draft);
   } else if (key == "functions" || key == "function_call") {
-    return FailParam(std::string(key), "{} is not supported; use tools", key);
+    NotEverywhere(draft, key == "functions" ? "functions" : "function_call",
+                  "{} is not supported; use tools", key);
   } else if (key == "modalities") {
-    return ReadModalities(value);
+    return ReadModalities(value, draft);
   } else if (key == "audio") {
-    return FailParam("audio", "audio is not supported by this model");
+    NotEverywhere(draft, "audio", "audio is not supported by this model");
   } else if (key == "chat_template_kwargs") {
     if (!value.is_object()) {
       return FailParam("chat_template_kwargs", "chat_template_kwargs must be an object");
@@ -310,7 +321,9 @@ Status ReadPrompt(dom::element value, Draft& draft) {
   const dom::element first = *array.begin();
   if (first.is_int64()) return ReadTokens(value, "prompt", draft.request.prompt_tokens);
   if (array.size() > 1) {
-    return FailParam("prompt", "prompt holds {} prompts; send one request for each", array.size());
+    NotEverywhere(draft, "prompt", "prompt holds {} prompts; send one request for each",
+                  array.size());
+    return {};
   }
   if (!first.get(text)) {
     draft.request.prompt.assign(text);
@@ -331,12 +344,16 @@ Status ReadCompletionField(std::string_view key, dom::element value, Draft& draf
   } else if (key == "echo") {
     bool echo = false;
     TARE_RETURN_IF_ERROR(ReadBool(value, "echo", echo));
-    if (echo) return FailParam("echo", "echo is not supported; the prompt is known to the caller");
+    if (echo) {
+      NotEverywhere(draft, "echo", "echo is not supported; the prompt is known to the caller");
+    }
   } else if (key == "suffix") {
-    return FailParam("suffix", "suffix is not supported by this model");
+    NotEverywhere(draft, "suffix", "suffix is not supported by this model");
   } else if (key == "best_of") {
     TARE_TRY(const std::int64_t best, ReadInt(value, "best_of", 0, kMaxChoices));
-    if (best > 1) return FailParam("best_of", "best_of must be 1; n asks for several answers");
+    if (best > 1) {
+      NotEverywhere(draft, "best_of", "best_of must be 1; n asks for several answers");
+    }
   }
   return {};
 }

@@ -147,10 +147,15 @@ void EventWriter::Role(std::string& out, int choice) const {
 void EventWriter::Chunk(std::string& out, const ChatChunk& chunk) {
   const std::size_t choice = static_cast<std::size_t>(std::max(chunk.index, 0));
   if (text_offsets_.size() <= choice) text_offsets_.resize(choice + 1);
-  if (!chunk.text.empty() || !chunk.logprobs.empty()) {
+  const bool has_extra = chat_ && !chunk.extra_json.empty();
+  if (!chunk.text.empty() || !chunk.logprobs.empty() || has_extra) {
     Begin(out, chunk.index);
-    out.append(chat_ ? R"(,"delta":{"content":)" : R"(,"text":)");
-    AppendJsonString(out, chunk.text);
+    out.append(chat_ ? R"(,"delta":{)" : R"(,"text":)");
+    if (has_extra) out.append(chunk.extra_json);
+    if (chat_ && (!chunk.text.empty() || !has_extra)) {
+      out.append(has_extra ? R"(,"content":)" : R"("content":)");
+    }
+    if (!chat_ || !chunk.text.empty() || !has_extra) AppendJsonString(out, chunk.text);
     if (chat_) out.push_back('}');
     AppendLogprobs(out, chat_, chunk.logprobs, text_offsets_[choice]);
     AppendFinish(out, FinishReason::kNone);
@@ -189,6 +194,7 @@ void AnswerCollector::Add(ChatChunk chunk) {
   target.text.append(chunk.text);
   target.tokens += chunk.tokens;
   std::move(chunk.logprobs.begin(), chunk.logprobs.end(), std::back_inserter(target.logprobs));
+  if (!chunk.extra_json.empty()) extras_[choice].Add(chunk.extra_json);
   if (chunk.finish != FinishReason::kNone) target.finish = chunk.finish;
 }
 
@@ -200,7 +206,13 @@ std::string AnswerCollector::Write(const AnswerHead& head, const Usage& usage) c
     if (choice.index > 0) out.push_back(',');
     out.append(R"({"index":)").append(std::to_string(choice.index));
     out.append(head.chat ? R"(,"message":{"role":"assistant","content":)" : R"(,"text":)");
-    AppendJsonString(out, choice.text);
+    const auto extra = extras_.find(static_cast<std::size_t>(choice.index));
+    if (extra != extras_.end() && choice.text.empty()) {
+      out.append("null");  // a message of tool calls has no content
+    } else {
+      AppendJsonString(out, choice.text);
+    }
+    if (head.chat && extra != extras_.end()) extra->second.Append(out);
     if (head.chat) out.append(R"(,"refusal":null})");
     AppendLogprobs(out, head.chat, choice.logprobs, 0);
     AppendFinish(out, choice.finish);

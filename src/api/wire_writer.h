@@ -10,10 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "api/chat.h"
+#include "api/delta_extras.h"
 #include "base/result.h"
 
 namespace tare::api {
@@ -59,6 +61,7 @@ class AnswerCollector {
 
  private:
   std::vector<ChatChunk> choices_;  // by index; text and logprobs joined
+  std::map<std::size_t, DeltaExtras> extras_;
 };
 
 }  // namespace tare::api

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace tare::gateway {
 class ChatSink {
  public:
   virtual ~ChatSink() = default;
+  // Which model answers, when it may be another than the one asked for; before its first chunk.
+  virtual void OnRoute(const std::string& /*model*/) {}
   virtual void OnChunk(api::ChatChunk chunk) = 0;
   virtual void OnDone(const api::Usage& usage) = 0;
   virtual void OnError(Error error) = 0;
@@ -34,16 +37,27 @@ struct ModelInfo {
   int max_model_len = 0;     // tokens; 0 when unknown
 };
 
-// Thread safety: all methods may be called from any thread and return without waiting for an
+// Thread safety: all methods may be called from any thread; Chat returns without waiting for an
 // answer.
 class Upstream {
  public:
   virtual ~Upstream() = default;
   virtual std::vector<ModelInfo> Models() const = 0;
-  // Starts answering. A request that cannot be accepted fails here, before anything is sent.
+  // Starts answering. A request that cannot be accepted fails here or at the sink, before any
+  // chunk.
   virtual Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                                  std::shared_ptr<ChatSink> sink) = 0;
   virtual bool Ready() const = 0;
+
+  // The prompt of `request` as tokens, and tokens as text; only where the tokenizer is at hand.
+  virtual Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,
+                                                bool /*add_special*/) const {
+    return Fail(ErrorKind::kUnsupported, "the tokenizer of '{}' is not known here", request.model);
+  }
+  virtual Result<std::string> Detokenize(const std::string& model,
+                                         std::span<const TokenId> /*tokens*/) const {
+    return Fail(ErrorKind::kUnsupported, "the tokenizer of '{}' is not known here", model);
+  }
 };
 
 }  // namespace tare::gateway

@@ -1,0 +1,121 @@
+#include "api/upstream_wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/wire_error.h"
+#include "api/wire_writer.h"
+
+namespace tare::api {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+TEST(UpstreamBody, KeepsEverythingButModelAndStreaming) {
+  ChatRequest request;
+  request.wire_body =
+      R"({"model":"a","stream":false,"stream_options":{"x":1},"messages":[],"custom":{"y":[1.5]}})";
+  const json body = json::parse(*UpstreamBody(request, "b\"c", true));
+  EXPECT_EQ(body["model"], "b\"c");
+  EXPECT_EQ(body["stream"], true);
+  EXPECT_EQ(body["stream_options"], json({{"include_usage", true}}));
+  EXPECT_EQ(body["custom"]["y"][0], 1.5);
+  EXPECT_FALSE(json::parse(*UpstreamBody(request, "b", false)).contains("stream_options"));
+  request.wire_body = "";
+  EXPECT_FALSE(UpstreamBody(request, "b", true));
+}
+
+TEST(ReadStreamEvent, ReadsWhatServersSend) {
+  auto event = ReadStreamEvent(
+      R"({"choices":[{"index":1,"delta":{"role":"assistant","content":"hi","reasoning_content":"so"},)"
+      R"("logprobs":{"content":[{"token":"hi","logprob":-0.5,"top_logprobs":[{"token":"x","logprob":-1}]}]},)"
+      R"("finish_reason":null}],"usage":null})");
+  ASSERT_TRUE(event) << event.error().message;
+  ASSERT_EQ(event->chunks.size(), 1u);
+  EXPECT_EQ(event->chunks[0].index, 1);
+  EXPECT_EQ(event->chunks[0].text, "hi");
+  EXPECT_EQ(event->chunks[0].extra_json, R"("reasoning_content":"so")");
+  EXPECT_EQ(event->chunks[0].tokens, 1);
+  EXPECT_EQ(event->chunks[0].logprobs[0].top[0].first, "x");
+  EXPECT_FALSE(event->usage);
+
+  EXPECT_TRUE(ReadStreamEvent("[DONE]")->done);
+  EXPECT_EQ(
+      ReadStreamEvent(R"({"choices":[{"text":"a","finish_reason":"length"}]})")->chunks[0].finish,
+      FinishReason::kLength);
+  event = ReadStreamEvent(
+      R"({"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3}}})");
+  EXPECT_EQ(event->usage->cached_tokens, 3);
+  EXPECT_THAT(ReadStreamEvent(R"({"error":{"message":"boom","code":"x"}})")->error->message,
+              "boom");
+  EXPECT_FALSE(ReadStreamEvent("{\"choices\":[{"));
+}
+
+TEST(ReadStreamEvent, SurvivesAnyBytes) {
+  rc::check("events are read or refused", [](const std::string& bytes) {
+    (void)ReadStreamEvent(bytes);
+    (void)ReadUpstreamError(500, bytes);
+    (void)ReadStreamEvent("{\"choices\":[{\"delta\":" + bytes + "}]}");
+  });
+}
+
+TEST(ReadUpstreamError, UnderstandsTheCommonShapes) {
+  const Error error = ReadUpstreamError(
+      400,
+      R"({"error":{"message":"too long","code":"context_length_exceeded","param":"messages"}})");
+  EXPECT_EQ(error.kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(error.code, kContextLengthExceeded);
+  EXPECT_EQ(error.param, "messages");
+  EXPECT_EQ(ReadUpstreamError(400, R"({"detail":"no"})").message, "no");
+  EXPECT_EQ(ReadUpstreamError(400, R"({"error":"no"})").message, "no");
+  EXPECT_THAT(ReadUpstreamError(502, "<html>").message, HasSubstr("502: <html>"));
+  EXPECT_EQ(ReadUpstreamError(429, "").code, kRateLimitExceeded);
+  EXPECT_EQ(HttpStatus(ReadUpstreamError(500, "")), 502);
+}
+
+TEST(AnswerCollector, PutsToolCallsTogether) {
+  AnswerCollector collector;
+  for (
+      const char* delta :
+      {R"("tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}}])",
+       R"("tool_calls":[{"index":0,"function":{"arguments":"{\"x\""}}])",
+       R"("tool_calls":[{"index":0,"function":{"arguments":":1}"}}])", R"("reasoning_content":"a")",
+       R"("reasoning_content":"b")", "broken"}) {
+    ChatChunk chunk;
+    chunk.extra_json = delta;
+    collector.Add(chunk);
+  }
+  ChatChunk finish;
+  finish.finish = FinishReason::kToolCalls;
+  collector.Add(finish);
+  const json message = json::parse(collector.Write({"i", "m", 1, true}, {}))["choices"][0];
+  EXPECT_EQ(message["finish_reason"], "tool_calls");
+  EXPECT_TRUE(message["message"]["content"].is_null());
+  EXPECT_EQ(message["message"]["reasoning_content"], "ab");
+  EXPECT_EQ(
+      message["message"]["tool_calls"],
+      json::parse(
+          R"([{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}])"));
+}
+
+TEST(EventWriter, PassesDeltasOn) {
+  EventWriter writer({"i", "m", 1, true}, false);
+  ChatChunk chunk;
+  chunk.extra_json = R"("reasoning_content":"so")";
+  std::string out;
+  writer.Chunk(out, chunk);
+  json delta = json::parse(out.substr(6))["choices"][0]["delta"];
+  EXPECT_EQ(delta, json({{"reasoning_content", "so"}}));
+  chunk.text = "t";
+  out.clear();
+  writer.Chunk(out, chunk);
+  delta = json::parse(out.substr(6))["choices"][0]["delta"];
+  EXPECT_EQ(delta, json({{"reasoning_content", "so"}, {"content", "t"}}));
+}
+
+}  // namespace
+}  // namespace tare::api

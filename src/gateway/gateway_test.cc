@@ -1,0 +1,402 @@
+#include "gateway/gateway.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/wire_error.h"
+#include "net/raw_client.h"
+
+namespace tare::gateway {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// An upstream whose answers the test plays.
+class FakeUpstream final : public Upstream {
+ public:
+  struct Started {
+    api::ChatRequest request;
+    std::shared_ptr<ChatSink> sink;
+    bool cancelled = false;
+  };
+  class Call final : public ChatCall {
+   public:
+    explicit Call(std::shared_ptr<Started> started) : started_(std::move(started)) {}
+    ~Call() override { Cancel(); }
+    void Cancel() override { started_->cancelled = true; }
+
+   private:
+    std::shared_ptr<Started> started_;
+  };
+
+  std::vector<ModelInfo> Models() const override { return {{"m/1", 42, 128}}; }
+  bool Ready() const override { return ready; }
+  Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
+                                         std::shared_ptr<ChatSink> sink) override {
+    if (refusal) return tl::unexpected(*refusal);
+    last = std::make_shared<Started>(Started{std::move(request), std::move(sink)});
+    return std::make_unique<Call>(last);
+  }
+  Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request, bool) const override {
+    return std::vector<TokenId>(request.prompt.size(), TokenId(7));
+  }
+
+  bool ready = true;
+  std::optional<Error> refusal;
+  std::shared_ptr<Started> last;
+};
+
+// What a client would have got.
+class FakeWriter final : public net::ResponseWriter {
+ public:
+  void Send(int code, const net::HttpHeaders& head, std::string text) override {
+    status = code;
+    headers = head;
+    body = std::move(text);
+    ended = true;
+  }
+  void StartStream(int code, const net::HttpHeaders& head) override {
+    status = code;
+    headers = head;
+  }
+  bool Write(std::string_view piece) override {
+    body.append(piece);
+    return true;
+  }
+  void End() override { ended = true; }
+  void Abort() override { aborted = true; }
+  void OnClose(std::function<void()> callback) override { on_close = std::move(callback); }
+  bool closed() const override { return false; }
+
+  std::string Header(std::string_view name) const {
+    const std::string* value = net::FindHeader(headers, name);
+    return value != nullptr ? *value : "";
+  }
+  json Json() const { return json::parse(body); }
+
+  int status = 0;
+  net::HttpHeaders headers;
+  std::string body;
+  bool ended = false;
+  bool aborted = false;
+  std::function<void()> on_close;
+};
+
+class GatewayTest : public ::testing::Test {
+ protected:
+  GatewayTest() : gateway_(Options()) { gateway_.SetUpstream(upstream_); }
+
+  GatewayOptions Options() {
+    GatewayOptions options;
+    options.version = "1.2.3";
+    options.clock = &clock_;
+    return options;
+  }
+
+  std::shared_ptr<FakeWriter> Send(std::string method, std::string target, std::string body = "",
+                                   net::HttpHeaders headers = {}) {
+    return SendTo(gateway_, std::move(method), std::move(target), std::move(body),
+                  std::move(headers));
+  }
+  std::shared_ptr<FakeWriter> SendTo(Gateway& gateway, std::string method, std::string target,
+                                     std::string body = "", net::HttpHeaders headers = {}) {
+    net::HttpRequest request;
+    request.method = std::move(method);
+    request.target = std::move(target);
+    request.body = std::move(body);
+    request.headers = std::move(headers);
+    request.received = clock_.Now();
+    auto writer = std::make_shared<FakeWriter>();
+    gateway.Handle(std::move(request), writer);
+    return writer;
+  }
+  std::shared_ptr<FakeWriter> Chat(const json& extra = json::object()) {
+    json body = {{"model", "m/1"}, {"messages", {{{"role", "user"}, {"content", "hi"}}}}};
+    body.update(extra);
+    return Send("POST", "/v1/chat/completions", body.dump());
+  }
+
+  ManualClock clock_;
+  std::shared_ptr<FakeUpstream> upstream_ = std::make_shared<FakeUpstream>();
+  Gateway gateway_;
+};
+
+TEST_F(GatewayTest, AnswersAChat) {
+  auto writer = Chat();
+  EXPECT_FALSE(writer->ended) << "no thread waits for the upstream";
+  auto& sink = *upstream_->last->sink;
+  sink.OnChunk({0, "Hel", 1, {}, api::FinishReason::kNone});
+  sink.OnChunk({0, "lo", 1, {}, api::FinishReason::kStop});
+  sink.OnDone({3, 2, 1});
+  EXPECT_EQ(writer->status, 200);
+  const json answer = writer->Json();
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], "Hello");
+  EXPECT_EQ(answer["model"], "m/1");
+  EXPECT_THAT(answer["id"].get<std::string>(), HasSubstr("chatcmpl-"));
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 3);
+}
+
+TEST_F(GatewayTest, StreamsAChat) {
+  auto writer = Chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
+  auto& sink = *upstream_->last->sink;
+  sink.OnChunk({0, "Hel", 1, {}, api::FinishReason::kNone});
+  EXPECT_EQ(writer->Header("Content-Type"), "text/event-stream");
+  EXPECT_THAT(writer->body, HasSubstr("\"role\":\"assistant\""));
+  EXPECT_THAT(writer->body, HasSubstr("\"Hel\""));
+  EXPECT_FALSE(writer->ended);
+  sink.OnChunk({0, "lo", 1, {}, api::FinishReason::kStop});
+  sink.OnDone({3, 2, 0});
+  EXPECT_TRUE(writer->ended);
+  EXPECT_THAT(writer->body, HasSubstr("\"total_tokens\":5"));
+  EXPECT_THAT(writer->body, ::testing::EndsWith("data: [DONE]\n\n"));
+}
+
+TEST_F(GatewayTest, AnswersACompletion) {
+  auto writer = Send("POST", "/v1/completions", R"({"model":"m/1","prompt":"x","max_tokens":3})");
+  EXPECT_EQ(upstream_->last->request.prompt, "x");
+  upstream_->last->sink->OnChunk({0, "abc", 3, {}, api::FinishReason::kLength});
+  upstream_->last->sink->OnDone({1, 3, 0});
+  EXPECT_EQ(writer->Json()["choices"][0]["text"], "abc");
+  EXPECT_EQ(writer->Json()["choices"][0]["finish_reason"], "length");
+}
+
+TEST_F(GatewayTest, ErrorsBeforeTheFirstChunkHaveAStatus) {
+  auto writer = Chat({{"stream", true}});
+  upstream_->last->sink->OnError(
+      {ErrorKind::kInvalidArgument, "too long", "messages", api::kContextLengthExceeded});
+  EXPECT_EQ(writer->status, 400);
+  EXPECT_EQ(writer->Json()["error"]["code"], "context_length_exceeded");
+}
+
+TEST_F(GatewayTest, ACutStreamIsNeverASuccess) {
+  auto writer = Chat({{"stream", true}});
+  upstream_->last->sink->OnChunk({0, "Hel", 1, {}, api::FinishReason::kNone});
+  upstream_->last->sink->OnError({ErrorKind::kNetwork, "the server left", "", ""});
+  EXPECT_TRUE(writer->ended);
+  EXPECT_THAT(writer->body, HasSubstr("stream_interrupted"));
+  EXPECT_THAT(writer->body, Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(gateway_.metrics().Text(), HasSubstr("code=\"502\""));
+}
+
+TEST_F(GatewayTest, ACancelledAnswerIsNeverASuccess) {
+  auto whole = Chat();
+  upstream_->last->sink->OnChunk({0, "Hel", 1, {}, api::FinishReason::kCancelled});
+  upstream_->last->sink->OnDone({});
+  EXPECT_EQ(whole->status, 503);
+  auto stream = Chat({{"stream", true}});
+  upstream_->last->sink->OnChunk({0, "Hel", 1, {}, api::FinishReason::kCancelled});
+  upstream_->last->sink->OnDone({});
+  EXPECT_THAT(stream->body, Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(stream->body, HasSubstr("shutting down"));
+}
+
+TEST_F(GatewayTest, CancelsWhenTheClientLeaves) {
+  auto writer = Chat();
+  auto started = upstream_->last;
+  EXPECT_FALSE(started->cancelled);
+  writer->on_close();
+  EXPECT_TRUE(started->cancelled);
+  started->sink->OnDone({});  // may still come
+  EXPECT_THAT(gateway_.metrics().Text(), HasSubstr("code=\"499\"} 1"));
+  EXPECT_THAT(gateway_.metrics().Text(), Not(HasSubstr("code=\"200\"")));
+}
+
+TEST_F(GatewayTest, NamesTheModelThatAnswers) {
+  auto writer = Chat({{"stream", true}});
+  EXPECT_THAT(upstream_->last->request.wire_body, HasSubstr("\"messages\""));
+  upstream_->last->sink->OnRoute("fallback");
+  upstream_->last->sink->OnChunk({0, "x", 1, {}, api::FinishReason::kStop});
+  upstream_->last->sink->OnDone({});
+  EXPECT_THAT(writer->body, HasSubstr("\"model\":\"fallback\""));
+  EXPECT_THAT(writer->body, Not(HasSubstr("\"model\":\"m/1\"")));
+}
+
+TEST_F(GatewayTest, PassesRefusalsOn) {
+  upstream_->refusal = Error{ErrorKind::kNotFound, "no such model", "model", api::kModelNotFound};
+  auto writer = Chat();
+  EXPECT_EQ(writer->status, 404);
+  EXPECT_EQ(writer->Json()["error"]["code"], "model_not_found");
+  upstream_->refusal = Error{ErrorKind::kUnavailable, "queue full", "", ""};
+  writer = Chat();
+  EXPECT_EQ(writer->status, 503);
+  EXPECT_NE(writer->Header("Retry-After"), "");
+}
+
+TEST_F(GatewayTest, NamesWrongParameters) {
+  auto writer = Chat({{"temperature", -1}});
+  EXPECT_EQ(writer->status, 400);
+  EXPECT_EQ(writer->Json()["error"]["param"], "temperature");
+  EXPECT_EQ(Send("POST", "/v1/chat/completions", "{")->status, 400);
+}
+
+TEST_F(GatewayTest, KnowsItsPathsAndMethods) {
+  EXPECT_EQ(Send("GET", "/nothing")->status, 404);
+  EXPECT_EQ(Send("GET", "/nothing\xFF")->Json()["error"]["type"], "not_found_error");
+  auto writer = Send("GET", "/v1/chat/completions");
+  EXPECT_EQ(writer->status, 405);
+  EXPECT_EQ(writer->Header("Allow"), "POST");
+  EXPECT_EQ(Send("GET", "/version")->Json()["version"], "1.2.3");
+  EXPECT_EQ(Send("HEAD", "/health?x=1")->status, 200);
+}
+
+TEST_F(GatewayTest, ListsModels) {
+  EXPECT_EQ(Send("GET", "/v1/models")->Json()["data"][0]["id"], "m/1");
+  EXPECT_EQ(Send("GET", "/v1/models/m/1")->Json()["max_model_len"], 128);
+  EXPECT_EQ(Send("GET", "/v1/models/m2")->Json()["error"]["code"], "model_not_found");
+}
+
+TEST_F(GatewayTest, Tokenizes) {
+  const json answer = Send("POST", "/tokenize", R"({"model":"m/1","prompt":"abc"})")->Json();
+  EXPECT_EQ(answer["count"], 3);
+  EXPECT_EQ(answer["tokens"], json({7, 7, 7}));
+  EXPECT_EQ(answer["max_model_len"], 128);
+  EXPECT_EQ(Send("POST", "/detokenize", R"({"model":"m/1","tokens":[1]})")->status, 400);
+}
+
+TEST_F(GatewayTest, IsNotReadyBeforeItsModelAndWhileDraining) {
+  Gateway empty({"1", std::nullopt, &clock_});
+  EXPECT_EQ(SendTo(empty, "GET", "/health")->status, 200);
+  auto ready = SendTo(empty, "GET", "/ready");
+  EXPECT_EQ(ready->status, 503);
+  EXPECT_NE(ready->Header("Retry-After"), "");
+  EXPECT_EQ(SendTo(empty, "GET", "/v1/models")->status, 503);
+  EXPECT_EQ(Send("GET", "/ready")->status, 200);
+  auto running = Chat();
+  gateway_.BeginDrain();
+  EXPECT_EQ(Send("GET", "/ready")->status, 503);
+  EXPECT_EQ(Chat()->status, 503);
+  upstream_->last->sink->OnDone({});
+  EXPECT_EQ(running->status, 200) << "what runs is finished";
+}
+
+TEST_F(GatewayTest, KeysGuardTheApiButNotTheProbes) {
+  Gateway gateway({"1", *ApiKeys::Parse("secret\n"), &clock_});
+  gateway.SetUpstream(upstream_);
+  for (const net::HttpHeaders& headers :
+       {net::HttpHeaders{}, net::HttpHeaders{{"Authorization", "Bearer wrong"}},
+        net::HttpHeaders{{"Authorization", "secret"}},
+        net::HttpHeaders{{"Authorization", "Bearer "}}}) {
+    auto writer = SendTo(gateway, "GET", "/v1/models", "", headers);
+    EXPECT_EQ(writer->status, 401);
+    EXPECT_EQ(writer->Json()["error"]["code"], "invalid_api_key");
+  }
+  EXPECT_EQ(SendTo(gateway, "GET", "/v1/models", "", {{"authorization", "bearer secret"}})->status,
+            200);
+  EXPECT_EQ(SendTo(gateway, "GET", "/health")->status, 200);
+  EXPECT_EQ(SendTo(gateway, "GET", "/metrics")->status, 200);
+}
+
+TEST_F(GatewayTest, EchoesPlainRequestIds) {
+  EXPECT_EQ(Send("GET", "/health", "", {{"X-Request-Id", "abc-1"}})->Header("X-Request-Id"),
+            "abc-1");
+  EXPECT_NE(Send("GET", "/health", "", {{"X-Request-Id", "a\r\nb"}})->Header("X-Request-Id"),
+            "a\r\nb");
+}
+
+TEST_F(GatewayTest, MeasuresLatenciesOnItsClock) {
+  auto writer = Chat();
+  auto& sink = *upstream_->last->sink;
+  clock_.Advance(std::chrono::milliseconds(30));
+  sink.OnChunk({0, "a", 1, {}, api::FinishReason::kNone});
+  clock_.Advance(std::chrono::milliseconds(4));
+  sink.OnChunk({0, "", 0, {}, api::FinishReason::kNone});
+  sink.OnChunk({0, "b", 1, {}, api::FinishReason::kStop});
+  sink.OnDone({5, 2, 0});
+  const std::string text = gateway_.metrics().Text();
+  EXPECT_THAT(text, HasSubstr("tare_time_to_first_token_seconds_sum 0.03"));
+  EXPECT_THAT(text, HasSubstr("tare_inter_token_latency_seconds_sum 0.004"));
+  EXPECT_THAT(text, HasSubstr("tare_inter_token_latency_seconds_count 1"));
+  EXPECT_THAT(text, HasSubstr("tare_e2e_request_latency_seconds_sum 0.034"));
+  EXPECT_THAT(text, HasSubstr("tare_tokens_total{kind=\"prompt\"} 5"));
+  EXPECT_THAT(text,
+              HasSubstr("tare_requests_total{code=\"200\",endpoint=\"/v1/chat/completions\"} 1"));
+}
+
+TEST(Metrics, ShowsTheEngineAndTheServer) {
+  Metrics metrics;
+  engine::EngineStats stats;
+  stats.running = 3;
+  stats.pages_total = 10;
+  stats.pages_used = 4;
+  stats.steps = 2;
+  stats.step_seconds_histogram[0] = 1;
+  stats.step_seconds_histogram.back() = 1;
+  metrics.AddSource([&](Metrics::Families& out) {
+    AppendEngineFamilies(stats, out);
+    AppendServerFamilies({}, out);
+    AppendUpstreamFamilies({{"up", 3, 2, 1, 0, 1, 0, true}}, out);
+  });
+  const std::string text = metrics.Text();
+  EXPECT_THAT(text, HasSubstr("\ntare_requests_running 3\n"));
+  EXPECT_THAT(text, HasSubstr("tare_kv_pages{state=\"free\"} 6"));
+  EXPECT_THAT(text, HasSubstr("tare_engine_step_seconds_bucket{le=\"0.001\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tare_engine_step_seconds_bucket{le=\"+Inf\"} 2"));
+  EXPECT_THAT(text, HasSubstr("# TYPE tare_http_connections gauge"));
+  EXPECT_THAT(text,
+              HasSubstr("tare_upstream_attempts_total{upstream=\"up\",outcome=\"failure\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tare_upstream_breaker_open{upstream=\"up\"} 1"));
+}
+
+TEST(ApiKeys, TakesPlainAndHashedKeys) {
+  // printf secret | sha256sum
+  const auto keys = ApiKeys::Parse(
+      "# a comment\n\n  sk-plain \r\n"
+      "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n");
+  ASSERT_TRUE(keys) << keys.error().message;
+  EXPECT_EQ(keys->size(), 2u);
+  EXPECT_TRUE(keys->Accepts("sk-plain"));
+  EXPECT_TRUE(keys->Accepts("secret"));
+  EXPECT_FALSE(keys->Accepts("sk-plai"));
+  EXPECT_FALSE(keys->Accepts(""));
+}
+
+TEST(ApiKeys, NamesTheWrongLine) {
+  EXPECT_THAT(ApiKeys::Parse("a\nsha256:12\n").error().message, HasSubstr("line 2"));
+  EXPECT_THAT(ApiKeys::Parse("a b\n").error().message, HasSubstr("line 1"));
+  EXPECT_THAT(ApiKeys::Parse("# nothing\n").error().message, HasSubstr("no key"));
+  EXPECT_EQ(ApiKeys::Load("/nonexistent/keys").error().kind, ErrorKind::kIo);
+}
+
+// The whole way over a real connection: a client that leaves cancels its call.
+TEST(GatewayOverHttp, DisconnectCancels) {
+  auto upstream = std::make_shared<FakeUpstream>();
+  Gateway gateway({"1", std::nullopt, nullptr});
+  gateway.SetUpstream(upstream);
+  std::mutex mutex;
+  std::condition_variable changed;
+  int handled = 0;
+  auto server = net::HttpServer::Start({}, [&](auto request, auto writer) {
+    gateway.Handle(std::move(request), std::move(writer));
+    std::lock_guard lock(mutex);
+    ++handled;
+    changed.notify_all();
+  });
+  ASSERT_TRUE(server) << server.error().message;
+  net::RawClient client((*server)->port());
+  const std::string body =
+      R"({"model":"m/1","stream":true,"messages":[{"role":"user","content":"x"}]})";
+  client.Send(
+      fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n"
+                  "\r\n{}",
+                  body.size(), body));
+  {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return handled == 1; }));
+  }
+  upstream->last->sink->OnChunk({0, "first", 1, {}, api::FinishReason::kNone});
+  EXPECT_THAT(client.ReadUntil("first"), HasSubstr("first"));
+  client.Close();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while ((*server)->stats().disconnects == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE((*server)->Drain(std::chrono::seconds(10)));
+  EXPECT_TRUE(upstream->last->cancelled);
+}
+
+}  // namespace
+}  // namespace tare::gateway

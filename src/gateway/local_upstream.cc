@@ -1,0 +1,271 @@
+#include "gateway/local_upstream.h"
+
+#include <chrono>
+#include <ctime>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <utility>
+
+#include "api/wire_error.h"
+#include "gateway/task_queue.h"
+#include "model/text.h"
+
+namespace tare::gateway {
+
+namespace {
+
+// Tokenizing runs at some MB/s: 8 KiB take about a millisecond, what an I/O thread may be held for.
+constexpr std::size_t kInlinePromptBytes = 8 * 1024;
+constexpr std::size_t kMaxLargePrompts = 256;  // waiting to be tokenized
+
+api::FinishReason ToWire(engine::FinishReason reason) {
+  switch (reason) {
+    case engine::FinishReason::kNone:
+      return api::FinishReason::kNone;
+    case engine::FinishReason::kStop:
+      return api::FinishReason::kStop;
+    case engine::FinishReason::kLength:
+      return api::FinishReason::kLength;
+    case engine::FinishReason::kCancelled:
+      return api::FinishReason::kCancelled;
+  }
+  return api::FinishReason::kNone;
+}
+
+// Turns the engine's chunks into the wire's.
+class EngineSink final : public engine::GenerateSink {
+ public:
+  EngineSink(std::shared_ptr<const model::Text> text, bool logprobs, std::shared_ptr<ChatSink> sink)
+      : text_(std::move(text)), logprobs_(logprobs), sink_(std::move(sink)) {}
+
+  void OnTokens(engine::GenerateChunk chunk) override {
+    api::ChatChunk out;
+    out.index = chunk.choice;
+    out.text = std::move(chunk.text);
+    out.tokens = static_cast<int>(chunk.tokens.size());
+    out.finish = ToWire(chunk.finish);
+    if (logprobs_) {
+      for (const engine::GeneratedToken& token : chunk.tokens) {
+        api::TokenLogprob& entry = out.logprobs.emplace_back();
+        entry.token = Name(token.id);
+        entry.logprob = token.logprob;
+        for (const auto& [id, logprob] : token.top) entry.top.emplace_back(Name(id), logprob);
+      }
+    }
+    sink_->OnChunk(std::move(out));
+  }
+  void OnDone(const engine::GenerateUsage& usage) override {
+    sink_->OnDone({usage.prompt_tokens, usage.generated_tokens, usage.cached_tokens});
+  }
+  void OnError(Error error) override { sink_->OnError(std::move(error)); }
+
+ private:
+  std::string Name(TokenId id) const { return std::string(text_->tokenizer().TokenBytes(id)); }
+
+  const std::shared_ptr<const model::Text> text_;
+  const bool logprobs_;
+  const std::shared_ptr<ChatSink> sink_;
+};
+
+// The way to the engine for whoever may outlive it. The engine must not be owned by what its own
+// step thread holds (its destructor joins that thread), so this points to it until it is closed.
+class EngineDoor {
+ public:
+  explicit EngineDoor(engine::Engine* engine) : engine_(engine) {}
+  void Close() {
+    std::unique_lock lock(mutex_);
+    engine_ = nullptr;
+  }
+  Result<engine::RequestHandle> Submit(engine::GenerateRequest request,
+                                       std::shared_ptr<engine::GenerateSink> sink) {
+    std::shared_lock lock(mutex_);
+    if (engine_ == nullptr) return Fail(ErrorKind::kUnavailable, "the model is being unloaded");
+    return engine_->Submit(std::move(request), std::move(sink));
+  }
+  void Cancel(engine::RequestHandle handle) {
+    std::shared_lock lock(mutex_);
+    if (engine_ != nullptr) engine_->Cancel(handle);
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  engine::Engine* engine_;
+};
+
+// Shared by the call's handle and the task that submits it.
+class Submission {
+ public:
+  explicit Submission(std::shared_ptr<EngineDoor> door) : door_(std::move(door)) {}
+
+  Status Submit(engine::GenerateRequest request, std::shared_ptr<engine::GenerateSink> sink) {
+    std::lock_guard lock(mutex_);
+    if (cancelled_) return Fail(ErrorKind::kCancelled, "the client left before the start");
+    TARE_TRY(handle_, door_->Submit(std::move(request), std::move(sink)));
+    return {};
+  }
+  void Cancel() {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    if (handle_) door_->Cancel(*handle_);
+  }
+
+ private:
+  const std::shared_ptr<EngineDoor> door_;
+  std::mutex mutex_;
+  std::optional<engine::RequestHandle> handle_;
+  bool cancelled_ = false;
+};
+
+class LocalCall final : public ChatCall {
+ public:
+  explicit LocalCall(std::shared_ptr<Submission> submission) : submission_(std::move(submission)) {}
+  ~LocalCall() override { submission_->Cancel(); }
+  void Cancel() override { submission_->Cancel(); }
+
+ private:
+  const std::shared_ptr<Submission> submission_;
+};
+
+engine::GenerateRequest ToEngine(const api::ChatRequest& request, std::vector<TokenId> prompt) {
+  engine::GenerateRequest out;
+  out.prompt = std::move(prompt);
+  out.max_new_tokens = request.max_tokens;
+  out.min_new_tokens = request.sampling.min_tokens;
+  out.ignore_eos = request.sampling.ignore_eos;
+  out.stop = request.stop;
+  out.stop_tokens = request.stop_tokens;
+  out.sampling.temperature = request.sampling.temperature;
+  out.sampling.top_p = request.sampling.top_p;
+  out.sampling.top_k = request.sampling.top_k;
+  out.sampling.min_p = request.sampling.min_p;
+  out.sampling.frequency_penalty = request.sampling.frequency_penalty;
+  out.sampling.presence_penalty = request.sampling.presence_penalty;
+  out.sampling.repetition_penalty = request.sampling.repetition_penalty;
+  for (const auto& [id, bias] : request.sampling.logit_bias) {
+    out.sampling.logit_bias.emplace_back(TokenId(id), bias);
+  }
+  out.seed = request.sampling.seed;
+  out.logprobs = request.logprobs;
+  out.n = request.n;
+  out.tier = request.tier == api::Tier::kBatch ? engine::Tier::kBatch : engine::Tier::kInteractive;
+  out.cache_salt = request.cache_salt;
+  return out;
+}
+
+const char* PromptParam(const api::ChatRequest& request) {
+  return request.messages_json.empty() ? "prompt" : "messages";
+}
+
+}  // namespace
+
+struct LocalUpstream::Impl {
+  LocalUpstreamOptions options;
+  std::shared_ptr<engine::Engine> engine;
+  std::shared_ptr<EngineDoor> door;
+  std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
+  TaskQueue large_prompts{kMaxLargePrompts};  // last: its tasks use the others
+
+  Status CheckModel(const std::string& model) const {
+    if (model == options.name) return {};
+    return tl::unexpected(
+        Error{ErrorKind::kNotFound,
+              fmt::format("the model '{}' does not exist here; this server has '{}'", model,
+                          options.name),
+              "model", api::kModelNotFound});
+  }
+
+  Result<std::vector<TokenId>> Encode(const api::ChatRequest& request, bool add_special) const {
+    const model::Text& text = *engine->text();
+    if (!request.messages_json.empty()) {
+      model::ChatInput input;
+      input.messages_json = request.messages_json;
+      input.tools_json = request.tools_json;
+      input.extra_json = request.template_kwargs_json;
+      input.now = std::chrono::system_clock::now();
+      auto tokens = text.EncodeChat(input);
+      if (!tokens && tokens.error().param.empty()) tokens.error().param = "messages";
+      return tokens;
+    }
+    if (!request.prompt_tokens.empty()) return request.prompt_tokens;
+    auto tokens = add_special ? text.EncodePrompt(request.prompt)
+                              : text.tokenizer().Encode(request.prompt, {false, {}});
+    if (!tokens && tokens.error().param.empty()) tokens.error().param = "prompt";
+    return tokens;
+  }
+
+  Status CheckLength(const api::ChatRequest& request, std::size_t prompt_tokens) const {
+    const auto limit = static_cast<std::size_t>(engine->max_model_len());
+    const auto answer = static_cast<std::size_t>(request.max_tokens.value_or(1));
+    if (prompt_tokens < limit && (options.endless_context || prompt_tokens + answer <= limit)) {
+      return {};
+    }
+    return tl::unexpected(Error{
+        ErrorKind::kInvalidArgument,
+        fmt::format("this model's context length is {} tokens, but the {} has {} and the answer "
+                    "was asked to have {}{}: shorten one of them",
+                    limit, PromptParam(request), prompt_tokens,
+                    request.max_tokens ? "" : "at least ", answer),
+        PromptParam(request), api::kContextLengthExceeded});
+  }
+
+  Status Start(const api::ChatRequest& request, Submission& submission,
+               std::shared_ptr<ChatSink> sink) const {
+    TARE_TRY(std::vector<TokenId> prompt, Encode(request, true));
+    TARE_RETURN_IF_ERROR(CheckLength(request, prompt.size()));
+    return submission.Submit(ToEngine(request, std::move(prompt)),
+                             std::make_shared<EngineSink>(
+                                 engine->text(), request.logprobs.has_value(), std::move(sink)));
+  }
+};
+
+LocalUpstream::LocalUpstream(LocalUpstreamOptions options, std::shared_ptr<engine::Engine> engine)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+  impl_->engine = std::move(engine);
+  impl_->door = std::make_shared<EngineDoor>(impl_->engine.get());
+}
+LocalUpstream::~LocalUpstream() { impl_->door->Close(); }
+
+std::vector<ModelInfo> LocalUpstream::Models() const {
+  return {{impl_->options.name, impl_->created, impl_->engine->max_model_len()}};
+}
+
+bool LocalUpstream::Ready() const { return !impl_->engine->Stats().draining; }
+
+Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
+                                                      std::shared_ptr<ChatSink> sink) {
+  TARE_RETURN_IF_ERROR(impl_->CheckModel(request.model));
+  if (!request.unsupported.empty()) return tl::unexpected(request.unsupported.front());
+  auto submission = std::make_shared<Submission>(impl_->door);
+  const std::size_t bytes =
+      request.messages_json.size() + request.tools_json.size() + request.prompt.size();
+  if (bytes <= kInlinePromptBytes) {
+    TARE_RETURN_IF_ERROR(impl_->Start(request, *submission, std::move(sink)));
+  } else {
+    auto task = [impl = impl_.get(), request = std::move(request), submission,
+                 sink = std::move(sink)]() mutable {
+      Status status = impl->Start(request, *submission, sink);
+      if (!status) sink->OnError(std::move(status).error());
+    };
+    if (!impl_->large_prompts.Post(std::move(task))) {
+      return Fail(ErrorKind::kUnavailable, "{} large prompts wait already; retry later",
+                  kMaxLargePrompts);
+    }
+  }
+  return std::make_unique<LocalCall>(std::move(submission));
+}
+
+Result<std::vector<TokenId>> LocalUpstream::Tokenize(const api::ChatRequest& request,
+                                                     bool add_special) const {
+  TARE_RETURN_IF_ERROR(impl_->CheckModel(request.model));
+  return impl_->Encode(request, add_special);
+}
+
+Result<std::string> LocalUpstream::Detokenize(const std::string& model,
+                                              std::span<const TokenId> tokens) const {
+  if (!model.empty()) TARE_RETURN_IF_ERROR(impl_->CheckModel(model));
+  return impl_->engine->text()->tokenizer().Decode(tokens, /*skip_special=*/false);
+}
+
+}  // namespace tare::gateway

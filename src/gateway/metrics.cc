@@ -1,0 +1,235 @@
+#include "gateway/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+#include <mutex>
+#include <utility>
+
+namespace tare::gateway {
+
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::Histogram;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+// vLLM's bounds for the first token; gaps finer at the short end, where CPU decode of small models
+// lives.
+const Histogram::BucketBoundaries kFirstTokenBounds = {
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+    1.0,   2.5,   5.0,  7.5,  10,   20,   40,   80,  160,  640, 2560};
+const Histogram::BucketBoundaries kGapBounds = {0.001, 0.0025, 0.005, 0.0075, 0.01,  0.015, 0.02,
+                                                0.025, 0.03,   0.04,  0.05,   0.075, 0.1,   0.15,
+                                                0.2,   0.3,    0.5,   1.0,    2.5,   10};
+const Histogram::BucketBoundaries kWholeBounds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,  2.5,
+                                                  5,     10,   20,    30,   60,  120,  300, 900};
+
+struct Sample {
+  double value = 0;
+  std::vector<ClientMetric::Label> labels;
+};
+
+void Append(Metrics::Families& out, MetricType type, const char* name, const char* help,
+            std::vector<Sample> samples) {
+  MetricFamily& family = out.emplace_back();
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  for (Sample& sample : samples) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = std::move(sample.labels);
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = sample.value;
+  }
+}
+
+void Gauge(Metrics::Families& out, const char* name, const char* help, double value) {
+  Append(out, MetricType::Gauge, name, help, {{value, {}}});
+}
+
+void Counter(Metrics::Families& out, const char* name, const char* help, std::uint64_t value) {
+  Append(out, MetricType::Counter, name, help, {{static_cast<double>(value), {}}});
+}
+
+void AppendStepSeconds(const engine::EngineStats& stats, Metrics::Families& out) {
+  MetricFamily& family = out.emplace_back();
+  family.name = "tare_engine_step_seconds";
+  family.help = "Duration of engine steps (one forward pass over a batch)";
+  family.type = MetricType::Histogram;
+  auto& histogram = family.metric.emplace_back().histogram;
+  histogram.sample_count = stats.steps;
+  histogram.sample_sum = stats.step_seconds;
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < stats.step_seconds_histogram.size(); ++i) {
+    below += stats.step_seconds_histogram[i];
+    const double bound = i < engine::kStepSecondsBounds.size()
+                             ? engine::kStepSecondsBounds[i]
+                             : std::numeric_limits<double>::infinity();
+    histogram.bucket.push_back({below, bound});
+  }
+}
+
+}  // namespace
+
+struct Metrics::Impl {
+  prometheus::Registry registry;
+  prometheus::Family<prometheus::Counter>& requests =
+      prometheus::BuildCounter()
+          .Name("tare_requests_total")
+          .Help("HTTP requests answered, by endpoint and status code (499: the client left)")
+          .Register(registry);
+  prometheus::Family<Histogram>& durations =
+      prometheus::BuildHistogram()
+          .Name("tare_http_request_seconds")
+          .Help("From a request's last byte to its answer's last, by endpoint")
+          .Register(registry);
+  Histogram& first_token = prometheus::BuildHistogram()
+                               .Name("tare_time_to_first_token_seconds")
+                               .Help("From a request's last byte to its first token")
+                               .Register(registry)
+                               .Add({}, kFirstTokenBounds);
+  Histogram& gap = prometheus::BuildHistogram()
+                       .Name("tare_inter_token_latency_seconds")
+                       .Help("Gaps between the chunks of an answer that carry tokens")
+                       .Register(registry)
+                       .Add({}, kGapBounds);
+  Histogram& whole = prometheus::BuildHistogram()
+                         .Name("tare_e2e_request_latency_seconds")
+                         .Help("From a request's last byte to its last token, complete answers")
+                         .Register(registry)
+                         .Add({}, kWholeBounds);
+  prometheus::Family<prometheus::Counter>& tokens =
+      prometheus::BuildCounter()
+          .Name("tare_tokens_total")
+          .Help("Tokens of complete answers: read (prompt), of them cached, and written (output)")
+          .Register(registry);
+  prometheus::Counter& prompt_tokens = tokens.Add({{"kind", "prompt"}});
+  prometheus::Counter& cached_tokens = tokens.Add({{"kind", "cached"}});
+  prometheus::Counter& output_tokens = tokens.Add({{"kind", "output"}});
+
+  mutable std::mutex mutex;
+  std::vector<Source> sources;
+};
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::CountRequest(std::string_view endpoint, int status, Nanos duration) {
+  const std::string name(endpoint);
+  impl_->requests.Add({{"endpoint", name}, {"code", std::to_string(status)}}).Increment();
+  impl_->durations.Add({{"endpoint", name}}, kWholeBounds).Observe(ToSeconds(duration));
+}
+void Metrics::ObserveFirstToken(Nanos since_received) {
+  impl_->first_token.Observe(ToSeconds(since_received));
+}
+void Metrics::ObserveGap(Nanos gap) { impl_->gap.Observe(ToSeconds(gap)); }
+void Metrics::ObserveWhole(Nanos since_received) {
+  impl_->whole.Observe(ToSeconds(since_received));
+}
+void Metrics::AddTokens(const api::Usage& usage) {
+  impl_->prompt_tokens.Increment(usage.prompt_tokens);
+  impl_->cached_tokens.Increment(usage.cached_tokens);
+  impl_->output_tokens.Increment(usage.completion_tokens);
+}
+void Metrics::AddSource(Source source) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->sources.push_back(std::move(source));
+}
+
+std::string Metrics::Text() const {
+  Families families = impl_->registry.Collect();
+  {
+    std::lock_guard lock(impl_->mutex);
+    for (const Source& source : impl_->sources) source(families);
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out) {
+  Gauge(out, "tare_requests_running", "Sequences taking part in steps", stats.running);
+  Gauge(out, "tare_requests_waiting", "Sequences not admitted yet, or preempted", stats.waiting);
+  const double total = stats.pages_total;
+  const double used = stats.pages_used;
+  const double cached = stats.pages_cached;
+  Append(out, MetricType::Gauge, "tare_kv_pages",
+         "KV pages by state: of running sequences, kept for the prefix cache, free",
+         {{used, {{"state", "used"}}},
+          {cached, {{"state", "cached"}}},
+          {total - used - cached, {{"state", "free"}}}});
+  Gauge(out, "tare_kv_page_bytes", "Size of one KV page", static_cast<double>(stats.page_bytes));
+  Gauge(out, "tare_kv_fragmentation_ratio",
+        "Free pages in partly used slabs, of the pages held from the operating system",
+        stats.stranded_share);
+  Gauge(out, "tare_kv_unused_slot_ratio", "Token slots without a token, of those in used pages",
+        stats.unused_slot_share);
+  Append(out, MetricType::Counter, "tare_engine_requests_total",
+         "Requests that left the engine, by outcome",
+         {{static_cast<double>(stats.requests_finished), {{"outcome", "finished"}}},
+          {static_cast<double>(stats.requests_cancelled), {{"outcome", "cancelled"}}},
+          {static_cast<double>(stats.requests_failed), {{"outcome", "failed"}}}});
+  Counter(out, "tare_prompt_tokens_total", "Prompt tokens of accepted requests",
+          stats.prompt_tokens);
+  Counter(out, "tare_generation_tokens_total", "Tokens sampled and kept", stats.generated_tokens);
+  Counter(out, "tare_computed_tokens_total", "Rows computed: prefill, decode, recomputation",
+          stats.computed_tokens);
+  Counter(out, "tare_prefix_cache_queries_total", "Tokens looked up in the prefix cache",
+          stats.prefix_queries);
+  Counter(out, "tare_prefix_cache_hits_total", "Tokens found in the prefix cache",
+          stats.prefix_hits);
+  Counter(out, "tare_preemptions_total", "Sequences pushed out for want of pages",
+          stats.preemptions);
+  Counter(out, "tare_kv_pages_moved_total", "Pages moved by compaction", stats.pages_moved);
+  AppendStepSeconds(stats, out);
+  const engine::StartupTimes& startup = stats.startup;
+  Append(out, MetricType::Gauge, "tare_startup_seconds", "How long each stage of start-up took",
+         {{ToSeconds(startup.map_weights), {{"stage", "map_weights"}}},
+          {ToSeconds(startup.load_weights), {{"stage", "load_weights"}}},
+          {ToSeconds(startup.load_text), {{"stage", "load_text"}}},
+          {ToSeconds(startup.touch_pages), {{"stage", "touch_pages"}}},
+          {ToSeconds(startup.warm_kernels), {{"stage", "warm_kernels"}}},
+          {ToSeconds(startup.total), {{"stage", "total"}}}});
+}
+
+void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out) {
+  std::vector<Sample> attempts, retries, running, open;
+  for (const UpstreamStats& upstream : upstreams) {
+    const ClientMetric::Label name{"upstream", upstream.name};
+    const auto outcome = [&](const char* word, std::uint64_t count) {
+      attempts.push_back({static_cast<double>(count), {name, {"outcome", word}}});
+    };
+    outcome("success", upstream.successes);
+    outcome("failure", upstream.failures);
+    outcome("rejected", upstream.rejections);
+    retries.push_back({static_cast<double>(upstream.retries), {name}});
+    running.push_back({static_cast<double>(upstream.running), {name}});
+    open.push_back({upstream.breaker_open ? 1.0 : 0.0, {name}});
+  }
+  Append(out, MetricType::Counter, "tare_upstream_attempts_total",
+         "Attempts at upstreams that ended, by outcome", std::move(attempts));
+  Append(out, MetricType::Counter, "tare_upstream_retries_total",
+         "Attempts repeated at the same upstream", std::move(retries));
+  Append(out, MetricType::Gauge, "tare_upstream_running", "Attempts under way", std::move(running));
+  Append(out, MetricType::Gauge, "tare_upstream_breaker_open",
+         "1 while requests are kept away from a failing upstream", std::move(open));
+}
+
+void AppendServerFamilies(const net::HttpServerStats& stats, Metrics::Families& out) {
+  Gauge(out, "tare_http_connections", "Open client connections", static_cast<double>(stats.open));
+  Counter(out, "tare_http_connections_accepted_total", "Client connections accepted",
+          stats.accepted);
+  Counter(out, "tare_http_connections_refused_total", "Connections over the limit, turned away",
+          stats.refused);
+  Counter(out, "tare_http_bad_requests_total",
+          "Requests malformed, too large or too slow, answered before any endpoint saw them",
+          stats.bad_requests);
+  Counter(out, "tare_http_slow_clients_total", "Streams cut because the client did not read",
+          stats.slow_clients);
+  Counter(out, "tare_http_disconnects_total", "Clients gone before their answer was complete",
+          stats.disconnects);
+}
+
+}  // namespace tare::gateway

@@ -1,0 +1,53 @@
+// What the gateway counts, and how it is shown to Prometheus. docs/SERVING.md lists the names.
+//
+// Thread safety: all methods may be called from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/chat.h"
+#include "base/types.h"
+#include "engine/stats.h"
+#include "gateway/router.h"
+#include "net/http_server.h"
+
+namespace prometheus {
+struct MetricFamily;
+}
+
+namespace tare::gateway {
+
+class Metrics {
+ public:
+  using Families = std::vector<prometheus::MetricFamily>;
+  // Adds families when asked; called for every scrape.
+  using Source = std::function<void(Families&)>;
+
+  Metrics();
+  ~Metrics();
+
+  // One answered request: `endpoint` is a known path, `status` what the client got (499: it left).
+  void CountRequest(std::string_view endpoint, int status, Nanos duration);
+  void ObserveFirstToken(Nanos since_received);
+  void ObserveGap(Nanos gap);
+  void ObserveWhole(Nanos since_received);
+  void AddTokens(const api::Usage& usage);
+  void AddSource(Source source);
+
+  // The text format of Prometheus, version 0.0.4.
+  std::string Text() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out);
+void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out);
+void AppendServerFamilies(const net::HttpServerStats& stats, Metrics::Families& out);
+
+}  // namespace tare::gateway

@@ -1,0 +1,87 @@
+// Models served by several upstreams: picks one, retries, fails over, breaks circuits.
+//
+// A model's route lists targets, best first. A request goes to the first target whose breaker lets
+// it and whose limit has room. Failures before the first token reaches the client are handled by
+// retry_policy.h; a request whose client wants a whole answer can start over at any time, as
+// nothing has been sent. After tokens went out nothing is retried: the answer ends with an error,
+// so a truncated answer is never a success. A client that leaves cancels its attempt at once.
+//
+// One thread of the router's own runs every decision and all remote I/O; local engines report to
+// it.
+//
+// Thread safety: see Upstream; Stats may be called from any thread. Destruction fails what still
+// runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gateway/circuit_breaker.h"
+#include "gateway/remote_origin.h"
+#include "gateway/retry_policy.h"
+#include "gateway/upstream.h"
+
+namespace tare::gateway {
+
+struct UpstreamConfig {
+  RemoteOptions remote;             // its name is the upstream's
+  std::shared_ptr<Upstream> local;  // set: a local engine instead of a server
+  int max_concurrent = 256;         // requests at a time
+};
+
+struct TargetConfig {
+  std::string upstream;
+  std::string model;      // the upstream's name for it
+  int max_model_len = 0;  // tokens; 0: unknown
+};
+
+struct RouteConfig {
+  std::string model;  // what clients ask for
+  std::vector<std::string> aliases;
+  std::vector<TargetConfig> targets;  // best first
+};
+
+struct RouterConfig {
+  std::vector<UpstreamConfig> upstreams;
+  std::vector<RouteConfig> routes;
+  RetryPolicy retry;
+  CircuitBreaker::Options breaker;
+};
+
+struct UpstreamStats {
+  std::string name;
+  std::uint64_t attempts = 0;
+  std::uint64_t successes = 0;
+  std::uint64_t failures = 0;    // that count against its health
+  std::uint64_t rejections = 0;  // 4xx: the request's fault, rate limits
+  std::uint64_t retries = 0;     // attempts after the first on this upstream
+  int running = 0;
+  bool breaker_open = false;
+};
+
+class Router final : public Upstream {
+ public:
+  // Refuses routes that name unknown upstreams and models named twice.
+  static Result<std::shared_ptr<Router>> Create(RouterConfig config);
+  ~Router() override;
+
+  std::vector<ModelInfo> Models() const override;
+  Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
+                                         std::shared_ptr<ChatSink> sink) override;
+  bool Ready() const override { return true; }
+  Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,
+                                        bool add_special) const override;
+  Result<std::string> Detokenize(const std::string& model,
+                                 std::span<const TokenId> tokens) const override;
+  std::vector<UpstreamStats> Stats() const;
+
+  struct Impl;
+
+ private:
+  explicit Router(std::shared_ptr<Impl> impl);
+  const std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace tare::gateway

@@ -1,0 +1,536 @@
+// The router against servers that misbehave on purpose. The scenarios S01 to S16 are those of
+// failoverbench's catalogue (github.com/failoverbench/failoverbench, methodology v0.1), in time
+// scaled by kScale so that a second of theirs is a few milliseconds here.
+#include "gateway/router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "api/wire_error.h"
+#include "net/raw_server.h"
+
+namespace tare::gateway {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+// One second of a scenario.
+constexpr Nanos kSecond = milliseconds(50);
+
+constexpr int kAnswerTokens = 60;
+
+class Collected final : public ChatSink {
+ public:
+  void OnRoute(const std::string& model) override { answered_by = model; }
+  void OnChunk(api::ChatChunk chunk) override {
+    text += chunk.text;
+    if (chunk.finish != api::FinishReason::kNone) finish = chunk.finish;
+  }
+  void OnDone(const api::Usage& done_usage) override {
+    usage = done_usage;
+    End();
+  }
+  void OnError(Error failure) override {
+    error = std::move(failure);
+    End();
+  }
+  // Whether the call ended within a generous limit: no scenario may hang.
+  bool Wait() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [this] { return ended_; });
+  }
+
+  std::string answered_by;
+  std::string text;
+  api::FinishReason finish = api::FinishReason::kNone;
+  api::Usage usage;
+  std::optional<Error> error;
+
+ private:
+  void End() {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+};
+
+std::string Whole() {
+  std::string text;
+  for (int i = 0; i < kAnswerTokens; ++i) text += fmt::format("t{} ", i);
+  return text;
+}
+
+// A scripted server: `script(connection, request number)` answers one request, false closes.
+class FakeServer {
+ public:
+  using Script = std::function<bool(net::RawConnection&, int)>;
+  explicit FakeServer(Script script)
+      : server_([this, script = std::move(script)](net::RawConnection& connection, int) {
+          while (true) {
+            std::string request = connection.ReadRequest();
+            if (request.empty()) return;
+            int number = 0;
+            {
+              std::lock_guard lock(mutex_);
+              times_.push_back(net::MonotonicNow());
+              last_request_ = std::move(request);
+              number = static_cast<int>(times_.size()) - 1;
+            }
+            if (!script(connection, number)) return;
+          }
+        }) {}
+
+  int requests() const {
+    std::lock_guard lock(mutex_);
+    return static_cast<int>(times_.size());
+  }
+  // Time between two requests, in scenario seconds.
+  double Gap(std::size_t first, std::size_t second) const {
+    std::lock_guard lock(mutex_);
+    return ToSeconds(times_.at(second) - times_.at(first)) / ToSeconds(kSecond);
+  }
+  std::string last_request() const {
+    std::lock_guard lock(mutex_);
+    return last_request_;
+  }
+  net::Url url() const { return *net::ParseUrl(server_.Url()); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Nanos> times_;
+  std::string last_request_;
+  net::RawServer server_;  // last: its threads use the others
+};
+
+bool Status(net::RawConnection& connection, int status, const std::string& body,
+            const std::string& headers = "") {
+  return connection.Write(fmt::format(
+      "HTTP/1.1 {} X\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", status,
+      headers, body.size(), body));
+}
+
+void Head(net::RawConnection& connection) {
+  connection.Write(
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+}
+void Event(net::RawConnection& connection, const std::string& data, const char* end = "\n\n") {
+  const std::string event = "data: " + data + end;
+  connection.Write(fmt::format("{:x}\r\n{}\r\n", event.size(), event));
+}
+void Tokens(net::RawConnection& connection, int from, int to) {
+  for (int i = from; i < to; ++i) {
+    Event(connection,
+          fmt::format(R"({{"choices":[{{"index":0,"delta":{{"content":"t{} "}}}}]}})", i));
+  }
+}
+void Finish(net::RawConnection& connection) {
+  Event(connection, R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})");
+}
+void Usage(net::RawConnection& connection) {
+  Event(connection, R"({"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":60}})");
+}
+bool End(net::RawConnection& connection) {
+  Event(connection, "[DONE]");
+  return connection.Write("0\r\n\r\n");
+}
+bool Answer(net::RawConnection& connection) {
+  Head(connection);
+  Tokens(connection, 0, kAnswerTokens);
+  Finish(connection);
+  Usage(connection);
+  return End(connection);
+}
+bool Healthy(net::RawConnection& connection, int) { return Answer(connection); }
+
+constexpr const char* kContextError =
+    R"({"error":{"message":"too long","type":"invalid_request_error","param":"messages",)"
+    R"("code":"context_length_exceeded"}})";
+constexpr const char* kPolicyError =
+    R"({"error":{"message":"not that topic","type":"invalid_request_error","param":null,)"
+    R"("code":"content_policy_violation"}})";
+
+class RouterTest : public ::testing::Test {
+ protected:
+  // A primary that follows `script` and a healthy fallback with more context.
+  void Start(FakeServer::Script script, FakeServer::Script fallback = Healthy) {
+    primary_ = std::make_unique<FakeServer>(std::move(script));
+    fallback_ = std::make_unique<FakeServer>(std::move(fallback));
+    RouterConfig config;
+    config.retry.unit = kSecond;
+    config.retry.max_retry_after = 5 * kSecond;
+    config.breaker.open_for = 10 * kSecond;
+    config.upstreams = {{Remote("primary", *primary_), nullptr, 256},
+                        {Remote("fallback", *fallback_), nullptr, 256}};
+    config.routes = {{"m", {"alias"}, {{"primary", "org/m", 4096}, {"fallback", "big", 8192}}}};
+    auto router = Router::Create(std::move(config));
+    ASSERT_TRUE(router) << router.error().message;
+    router_ = *router;
+  }
+  static RemoteOptions Remote(const char* name, const FakeServer& server) {
+    RemoteOptions options;
+    options.name = name;
+    options.url = server.url();
+    options.first_token_timeout = 10 * kSecond;
+    options.gap_timeout = 15 * kSecond;
+    options.total_timeout = 90 * kSecond;
+    options.finish_timeout = 2 * kSecond;
+    return options;
+  }
+  static api::ChatRequest Request(bool stream, const char* model = "m") {
+    api::ChatRequest request;
+    request.model = model;
+    request.stream = stream;
+    request.messages_json = R"([{"role":"user","content":"x"}])";
+    request.wire_body =
+        R"({"model":"m","messages":[{"role":"user","content":"x"}],"custom":[1,2]})";
+    return request;
+  }
+  // Sends one request and waits for its end. `seconds`: how long it took, in scenario time.
+  std::shared_ptr<Collected> Ask(bool stream) {
+    auto sink = std::make_shared<Collected>();
+    const Nanos begin = net::MonotonicNow();
+    auto call = router_->Chat(Request(stream), sink);
+    EXPECT_TRUE(call);
+    EXPECT_TRUE(sink->Wait()) << "hangs";
+    seconds_ = ToSeconds(net::MonotonicNow() - begin) / ToSeconds(kSecond);
+    return sink;
+  }
+  static bool Complete(const Collected& sink) {
+    return !sink.error && sink.text == Whole() && sink.finish == api::FinishReason::kStop;
+  }
+  // The one thing that must never be: success with a part of the text.
+  static bool Honest(const Collected& sink) { return sink.error.has_value() || Complete(sink); }
+  UpstreamStats Stats(std::size_t upstream) { return router_->Stats().at(upstream); }
+
+  std::unique_ptr<FakeServer> primary_;
+  std::unique_ptr<FakeServer> fallback_;
+  std::shared_ptr<Router> router_;
+  double seconds_ = 0;
+};
+
+TEST_F(RouterTest, PassesTheClientsBodyOnUnderTheUpstreamsModelName) {
+  Start(Healthy);
+  auto sink = Ask(true);
+  EXPECT_TRUE(Complete(*sink));
+  EXPECT_EQ(sink->usage.prompt_tokens, 9);
+  EXPECT_EQ(sink->answered_by, "m") << "the primary answers under the name asked for";
+  EXPECT_THAT(primary_->last_request(), HasSubstr("POST /v1/chat/completions HTTP/1.1"));
+  EXPECT_THAT(primary_->last_request(), HasSubstr(R"("model":"org/m")"));
+  EXPECT_THAT(primary_->last_request(), HasSubstr(R"("custom":[1,2])"));
+  EXPECT_EQ(fallback_->requests(), 0);
+}
+
+TEST_F(RouterTest, S01_RateLimitWithRetryAfterIsWaitedFor) {
+  Start([](net::RawConnection& c, int n) {
+    // 2 scenario seconds; the header's unit is real time.
+    return n == 0 ? Status(c, 429, "{}", fmt::format("Retry-After: {}\r\n", ToSeconds(2 * kSecond)))
+                  : Answer(c);
+  });
+  EXPECT_TRUE(Complete(*Ask(false)));
+  EXPECT_EQ(primary_->requests(), 2);
+  EXPECT_GE(primary_->Gap(0, 1), 1.8);
+}
+
+TEST_F(RouterTest, S02_EndlessRateLimitFallsBack) {
+  Start([](net::RawConnection& c, int) { return Status(c, 429, "{}"); });
+  EXPECT_TRUE(Complete(*Ask(false)));
+  EXPECT_LE(primary_->requests(), 4);
+  EXPECT_EQ(fallback_->requests(), 1);
+  EXPECT_LT(seconds_, 40);
+  EXPECT_FALSE(Stats(0).breaker_open) << "4xx never trip the breaker";
+}
+
+TEST_F(RouterTest, S03_OneServerErrorIsRetriedOnTheSame) {
+  Start([](net::RawConnection& c, int n) { return n == 0 ? Status(c, 500, "{}") : Answer(c); });
+  EXPECT_TRUE(Complete(*Ask(true)));
+  EXPECT_EQ(primary_->requests(), 2);
+  EXPECT_EQ(fallback_->requests(), 0);
+}
+
+TEST_F(RouterTest, S04_UnavailableFallsBackAfterFewAttempts) {
+  Start([](net::RawConnection& c, int) { return Status(c, 503, "{}"); });
+  EXPECT_TRUE(Complete(*Ask(true)));
+  EXPECT_LE(primary_->requests(), 6);
+}
+
+TEST_F(RouterTest, S05_ResetBeforeAnyByteIsRetried) {
+  Start([](net::RawConnection& c, int n) {
+    if (n > 0) return Answer(c);
+    c.Reset();
+    return false;
+  });
+  EXPECT_TRUE(Complete(*Ask(true)));
+}
+
+TEST_F(RouterTest, S06_ASilentServerIsLeftAndNotAskedAgain) {
+  Start([](net::RawConnection& c, int) {
+    c.WaitForClose();
+    return false;
+  });
+  EXPECT_TRUE(Complete(*Ask(true)));
+  EXPECT_EQ(primary_->requests(), 1);
+  EXPECT_LE(seconds_, 100);
+}
+
+TEST_F(RouterTest, S07_ALateFirstTokenFailsOver) {
+  Start([](net::RawConnection& c, int) {
+    Head(c);
+    c.WaitForClose();  // would send its first token after 20 s
+    return false;
+  });
+  EXPECT_TRUE(Complete(*Ask(true)));
+  EXPECT_LE(seconds_, 15);
+  EXPECT_EQ(primary_->requests(), 1);
+}
+
+TEST_F(RouterTest, S08_ACutStreamIsAnErrorOrStartsOver) {
+  const auto cut = [](net::RawConnection& c, int) {
+    Head(c);
+    Tokens(c, 0, 40);
+    return false;
+  };
+  Start(cut);
+  auto stream = Ask(true);
+  ASSERT_TRUE(stream->error);
+  EXPECT_EQ(stream->error->code, api::kStreamInterrupted);
+  auto whole = Ask(false);
+  EXPECT_TRUE(Complete(*whole)) << "nothing was sent yet, so another can start over";
+  EXPECT_EQ(whole->answered_by, "big");
+}
+
+TEST_F(RouterTest, S09_AStallEndsInTime) {
+  Start([](net::RawConnection& c, int n) {
+    if (n > 0) return Answer(c);
+    Head(c);
+    Tokens(c, 0, 20);
+    c.WaitForClose();
+    return false;
+  });
+  auto sink = Ask(true);
+  EXPECT_TRUE(Honest(*sink));
+  EXPECT_LE(seconds_, 45);
+  EXPECT_TRUE(Complete(*Ask(true))) << "healthy afterwards";
+}
+
+TEST_F(RouterTest, S10_ABrokenEventIsNotSkipped) {
+  Start([](net::RawConnection& c, int n) {
+    if (n > 0) return Answer(c);
+    Head(c);
+    Tokens(c, 0, 9);
+    Event(c, R"({"choices":[{"delta":{"content":"t9)");
+    Tokens(c, 10, kAnswerTokens);
+    Finish(c);
+    return End(c);
+  });
+  auto sink = Ask(true);
+  EXPECT_TRUE(sink->error);
+  EXPECT_TRUE(Complete(*Ask(true)));
+}
+
+TEST_F(RouterTest, S11_AStreamWithoutDoneIsComplete) {
+  for (const bool keeps_open : {false, true}) {
+    Start([&](net::RawConnection& c, int) {
+      Head(c);
+      Tokens(c, 0, kAnswerTokens);
+      Finish(c);
+      if (keeps_open) {
+        c.WaitForClose();
+        return false;
+      }
+      return c.Write("0\r\n\r\n");
+    });
+    auto sink = Ask(true);
+    EXPECT_TRUE(Complete(*sink));
+    EXPECT_EQ(sink->usage.completion_tokens, kAnswerTokens) << "counted when not told";
+    EXPECT_LE(seconds_, 8);
+  }
+}
+
+TEST_F(RouterTest, S12_TooLongAPromptGoesToMoreContext) {
+  Start([](net::RawConnection& c, int) { return Status(c, 400, kContextError); });
+  auto sink = Ask(true);
+  EXPECT_TRUE(Complete(*sink));
+  EXPECT_EQ(sink->answered_by, "big");
+  EXPECT_EQ(primary_->requests(), 1);
+}
+
+TEST_F(RouterTest, S12_TooLongForAllIsSaid) {
+  Start([](net::RawConnection& c, int) { return Status(c, 400, kContextError); },
+        [](net::RawConnection& c, int) { return Status(c, 400, kContextError); });
+  auto sink = Ask(true);
+  ASSERT_TRUE(sink->error);
+  EXPECT_EQ(sink->error->code, "context_length_exceeded");
+}
+
+TEST_F(RouterTest, S13_ARefusalIsPassedOnOnce) {
+  Start([](net::RawConnection& c, int) { return Status(c, 400, kPolicyError); });
+  auto sink = Ask(true);
+  ASSERT_TRUE(sink->error);
+  EXPECT_EQ(sink->error->code, "content_policy_violation");
+  EXPECT_THAT(sink->error->message, HasSubstr("not that topic"));
+  EXPECT_EQ(api::HttpStatus(*sink->error), 400);
+  EXPECT_EQ(primary_->requests(), 1);
+  EXPECT_EQ(fallback_->requests(), 0);
+}
+
+TEST_F(RouterTest, S14_ACutStreamNeverShowsTheFallbacksRefusal) {
+  const auto cut = [](net::RawConnection& c, int) {
+    Head(c);
+    Tokens(c, 0, 40);
+    return false;
+  };
+  Start(cut, [](net::RawConnection& c, int) {
+    // Rejects a conversation that ends with the assistant's beginning.
+    return Status(c, 400, R"({"error":{"message":"prefill not supported","code":null}})");
+  });
+  auto sink = Ask(true);
+  ASSERT_TRUE(sink->error);
+  EXPECT_EQ(sink->error->message.find("prefill"), std::string::npos);
+  EXPECT_EQ(sink->error->code, api::kStreamInterrupted);
+}
+
+TEST_F(RouterTest, S15_AnOutageIsServedByTheFallbackAndEnds) {
+  std::atomic<bool> down{true};
+  Start([&](net::RawConnection& c, int) { return down.load() ? Status(c, 503, "{}") : Answer(c); });
+  for (int i = 0; i < 10; ++i) {
+    auto sink = Ask(true);
+    EXPECT_TRUE(Complete(*sink)) << i;
+    EXPECT_EQ(sink->answered_by, "big");
+  }
+  EXPECT_TRUE(Stats(0).breaker_open);
+  EXPECT_LE(primary_->requests(), 12) << "the breaker spares it";
+  down = false;
+  const Nanos recovered = net::MonotonicNow();
+  while (Ask(true)->answered_by != "m") {
+    ASSERT_LE(ToSeconds(net::MonotonicNow() - recovered) / ToSeconds(kSecond), 30);
+  }
+  EXPECT_FALSE(Stats(0).breaker_open);
+}
+
+TEST_F(RouterTest, S16_TheFallbackNamesItself) {
+  Start([](net::RawConnection& c, int) { return Status(c, 503, "{}"); });
+  auto sink = Ask(false);
+  EXPECT_EQ(sink->answered_by, "big");
+  EXPECT_EQ(sink->usage.completion_tokens, 60) << "failed attempts are not billed";
+  EXPECT_LE(primary_->requests(), 6);
+}
+
+TEST_F(RouterTest, AClientThatLeavesCancelsAtTheUpstream) {
+  std::atomic<bool> seen{false};
+  Start([&](net::RawConnection& c, int) {
+    Head(c);
+    Tokens(c, 0, 1);
+    c.WaitForClose();
+    seen = true;
+    return false;
+  });
+  auto sink = std::make_shared<Collected>();
+  auto call = router_->Chat(Request(true), sink);
+  while (primary_->requests() == 0) std::this_thread::yield();
+  call->reset();
+  const auto deadline = net::MonotonicNow() + std::chrono::seconds(10);
+  while (!seen && net::MonotonicNow() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(seen);
+  EXPECT_EQ(Stats(0).running, 0);
+}
+
+TEST_F(RouterTest, ServersDifferButAnswersDoNot) {
+  Start([](net::RawConnection& c, int n) {
+    if (n == 0) return Status(c, 400, R"({"error":{"message":"unknown field stream_options"}})");
+    Head(c);
+    c.Write("f\r\n: keep-alive\r\n\r\n\r\n");
+    Event(c, R"({"choices":[{"index":0,"delta":{"role":null,"content":null}}],"usage":null})",
+          "\r\n\r\n");
+    for (int i = 0; i < kAnswerTokens; ++i) {
+      Event(c, fmt::format(R"({{"choices":[{{"delta":{{"content":"t{} "}}}}]}})", i), "\r\n\r\n");
+    }
+    Event(c, R"({"choices":[{"delta":{"content":""},"finish_reason":"stop"}]})", "\r\n\r\n");
+    return End(c);
+  });
+  EXPECT_TRUE(Complete(*Ask(true)));
+  EXPECT_EQ(primary_->requests(), 2);
+  EXPECT_EQ(primary_->last_request().find("stream_options"), std::string::npos);
+  EXPECT_EQ(fallback_->requests(), 0);
+}
+
+TEST_F(RouterTest, AWholeAnswerInsteadOfAStreamIsTaken) {
+  Start([](net::RawConnection& c, int) {
+    return Status(c, 200,
+                  fmt::format(R"({{"choices":[{{"index":0,"message":{{"role":"assistant",)"
+                              R"("content":"{}"}},"finish_reason":"stop"}}],)"
+                              R"("usage":{{"prompt_tokens":1,"completion_tokens":60}}}})",
+                              Whole()));
+  });
+  EXPECT_TRUE(Complete(*Ask(true)));
+}
+
+TEST_F(RouterTest, UnknownModelsAndBrokenRoutesAreNamed) {
+  Start(Healthy);
+  const auto call = router_->Chat(Request(true, "other"), std::make_shared<Collected>());
+  ASSERT_FALSE(call);
+  EXPECT_EQ(call.error().code, api::kModelNotFound);
+  EXPECT_TRUE(router_->Chat(Request(true, "alias"), std::make_shared<Collected>()));
+  RouterConfig config;
+  config.routes = {{"m", {}, {{"nowhere", "x", 0}}}};
+  EXPECT_THAT(Router::Create(config).error().message, HasSubstr("'nowhere'"));
+  config.routes = {{"m", {}, {}}};
+  EXPECT_THAT(Router::Create(config).error().message, HasSubstr("no targets"));
+}
+
+TEST(CircuitBreaker, OpensProbesAndCloses) {
+  CircuitBreaker breaker({2, std::chrono::seconds(10)});
+  const Nanos t{};
+  EXPECT_TRUE(breaker.Allow(t));
+  breaker.OnFailure(t);
+  breaker.OnSuccess();
+  breaker.OnFailure(t);
+  EXPECT_TRUE(breaker.Allow(t)) << "failures in a row count, not failures";
+  breaker.OnFailure(t);
+  EXPECT_FALSE(breaker.Allow(t + std::chrono::seconds(9)));
+  EXPECT_TRUE(breaker.Allow(t + std::chrono::seconds(10)));
+  EXPECT_FALSE(breaker.Allow(t + std::chrono::seconds(10))) << "one probe at a time";
+  breaker.OnFailure(t + std::chrono::seconds(11));
+  EXPECT_FALSE(breaker.Allow(t + std::chrono::seconds(20)));
+  EXPECT_TRUE(breaker.Allow(t + std::chrono::seconds(21)));
+  breaker.OnNoVerdict();
+  EXPECT_TRUE(breaker.Allow(t + std::chrono::seconds(21)));
+  breaker.OnSuccess();
+  EXPECT_TRUE(breaker.Allow(t));
+  EXPECT_FALSE(breaker.open());
+}
+
+TEST(RetryPolicy, DecidesByTheKindOfFailure) {
+  const RetryPolicy policy;
+  const auto decide = [&](int status, int attempts, std::optional<Nanos> after = std::nullopt) {
+    Failure failure;
+    failure.status = status;
+    failure.error.kind = ErrorKind::kNetwork;
+    failure.retry_after = after;
+    return Decide(failure, attempts, 0.0, policy);
+  };
+  EXPECT_EQ(decide(500, 1).action, Decision::kRetrySame);
+  EXPECT_NEAR(ToSeconds(decide(500, 1).delay), 1.2, 1e-6);
+  EXPECT_NEAR(ToSeconds(decide(0, 2).delay), 1.44, 1e-6);
+  EXPECT_EQ(decide(503, 3).action, Decision::kNextUpstream);
+  EXPECT_EQ(decide(400, 1).action, Decision::kGiveUp);
+  EXPECT_EQ(decide(422, 1).action, Decision::kGiveUp);
+  EXPECT_EQ(decide(401, 1).action, Decision::kNextUpstream);
+  EXPECT_EQ(decide(429, 1, std::chrono::seconds(3)).delay, std::chrono::seconds(3));
+  EXPECT_EQ(decide(429, 1, std::chrono::seconds(30)).action, Decision::kNextUpstream);
+  RetryBudget budget(0.5, 1);
+  EXPECT_TRUE(budget.Spend());
+  EXPECT_FALSE(budget.Spend()) << "an outage is not answered by a storm";
+  budget.OnRequest();
+  budget.OnRequest();
+  EXPECT_TRUE(budget.Spend());
+}
+
+}  // namespace
+}  // namespace tare::gateway

@@ -1,0 +1,42 @@
+// `tare serve` from start to end: bind, load, answer, drain.
+//
+// The port is bound before the model is loaded: a port in use costs no time, and probes get a clear
+// "not ready" (503) while loading. SIGTERM and SIGINT drain; a second one ends at once.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "engine/engine.h"
+#include "kernels/matmul.h"
+
+namespace tare::gateway {
+
+struct ServeOptions {
+  std::filesystem::path model;   // empty: remote upstreams only, by `config`
+  std::filesystem::path config;  // tare.yaml; empty: the model alone
+  std::string name;  // what clients call the model; empty: the file's name without its ending
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8000;
+  int io_threads = 1;
+  std::optional<kernels::WeightType> dtype;  // empty: what the file holds
+  int threads = 0;                           // of the kernels; 0: one per core
+  engine::EngineOptions engine;
+  std::filesystem::path api_key_file;  // empty: open to all
+  Nanos drain_timeout = std::chrono::seconds(30);
+  std::string version;
+};
+
+// Reads the configuration, checks that keys can be had, and says what it found.
+Status CheckConfig(const ServeOptions& options, std::FILE* log);
+
+// Runs until a signal. `log` gets the lines people and scripts read: what was loaded, an example,
+// and "listening http://HOST:PORT" once requests are answered.
+Status Serve(const ServeOptions& options, std::FILE* log);
+
+}  // namespace tare::gateway

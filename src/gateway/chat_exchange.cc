@@ -106,9 +106,9 @@ void ChatExchange::OnDone(const api::Usage& usage) {
              api::kStreamInterrupted});
     return;
   }
+  if (!Settle(200)) return;
   context_.metrics->AddTokens(usage);
   context_.metrics->ObserveWhole(context_.clock->Now() - context_.received);
-  Settle(200);
   if (context_.stream) {
     std::string out;
     BeginStream(out);
@@ -123,7 +123,7 @@ void ChatExchange::OnDone(const api::Usage& usage) {
 }
 
 void ChatExchange::OnError(Error error) {
-  Settle(api::HttpStatus(error));
+  if (!Settle(api::HttpStatus(error))) return;
   if (stream_begun_) {
     // The status is gone; an error event and no "[DONE]" keep a cut answer from looking whole.
     if (error.code.empty()) error.code = api::kStreamInterrupted;
@@ -136,16 +136,17 @@ void ChatExchange::OnError(Error error) {
   }
 }
 
-void ChatExchange::Settle(int status) {
+bool ChatExchange::Settle(int status) {
   std::unique_ptr<ChatCall> call;
   {
     std::lock_guard lock(mutex_);
-    if (settled_) return;
+    if (settled_) return false;
     settled_ = true;
     call = std::move(call_);
   }
   context_.metrics->CountRequest(context_.endpoint, status,
                                  context_.clock->Now() - context_.received);
+  return true;
 }
 
 }  // namespace tare::gateway

@@ -50,8 +50,9 @@ class ChatExchange final : public ChatSink, public std::enable_shared_from_this<
   void ClientLeft();
   void BeginStream(std::string& out);
   void ObserveTokens(int tokens);
-  // Counts the request, once, and lets go of the call; the status is what the client saw.
-  void Settle(int status);
+  // Counts the request and lets go of the call; the status is what the client saw. False when that
+  // was done before.
+  bool Settle(int status);
 
   ChatContext context_;
   std::optional<api::EventWriter> events_;  // from the stream's begin

@@ -201,8 +201,9 @@ TEST_F(GatewayTest, CancelsWhenTheClientLeaves) {
   writer->on_close();
   EXPECT_TRUE(started->cancelled);
   started->sink->OnDone({});  // may still come
-  EXPECT_THAT(gateway_.metrics().Text(), HasSubstr("code=\"499\"} 1"));
+  EXPECT_THAT(gateway_.metrics().Text(), HasSubstr("tare_requests_total{code=\"499\","));
   EXPECT_THAT(gateway_.metrics().Text(), Not(HasSubstr("code=\"200\"")));
+  EXPECT_THAT(gateway_.metrics().Text(), HasSubstr("tare_e2e_request_latency_seconds_count 0"));
 }
 
 TEST_F(GatewayTest, NamesTheModelThatAnswers) {
@@ -358,7 +359,7 @@ TEST(ApiKeys, NamesTheWrongLine) {
   EXPECT_THAT(ApiKeys::Parse("a\nsha256:12\n").error().message, HasSubstr("line 2"));
   EXPECT_THAT(ApiKeys::Parse("a b\n").error().message, HasSubstr("line 1"));
   EXPECT_THAT(ApiKeys::Parse("# nothing\n").error().message, HasSubstr("no key"));
-  EXPECT_EQ(ApiKeys::Load("/nonexistent/keys").error().kind, ErrorKind::kIo);
+  EXPECT_THAT(ApiKeys::Load("/nonexistent/keys").error().message, HasSubstr("/nonexistent/keys"));
 }
 
 // The whole way over a real connection: a client that leaves cancels its call.

@@ -445,7 +445,7 @@ TEST_F(RouterTest, ServersDifferButAnswersDoNot) {
   Start([](net::RawConnection& c, int n) {
     if (n == 0) return Status(c, 400, R"({"error":{"message":"unknown field stream_options"}})");
     Head(c);
-    c.Write("f\r\n: keep-alive\r\n\r\n\r\n");
+    c.Write("10\r\n: keep-alive\r\n\r\n\r\n");
     Event(c, R"({"choices":[{"index":0,"delta":{"role":null,"content":null}}],"usage":null})",
           "\r\n\r\n");
     for (int i = 0; i < kAnswerTokens; ++i) {

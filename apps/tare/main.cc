@@ -26,6 +26,8 @@ int main(int argc, char** argv) {
   AddInspect(app, invocation);
   AddGenerate(app, invocation);
   AddBench(app, invocation);
+  AddLoad(app, invocation);
+  AddRuns(app, invocation);
 
   try {
     app.parse(argc, argv);

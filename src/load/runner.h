@@ -41,6 +41,9 @@ struct ArrivalSpec {
   double burst_factor = 1;
   Nanos burst_for{0};
   Nanos burst_every{0};
+  // The rate moves from `rate` to `ramp_to` during the first `ramp_over`; open loop only.
+  double ramp_to = 0;
+  Nanos ramp_over{0};
 };
 
 // Limits one request must meet, all at once, to count as good. Seconds; absent: no limit.
@@ -57,6 +60,9 @@ struct WorkloadSpec {
   // Share of input_tokens that is the same in every prompt. 0: every prompt is unique from its
   // first token, so that a warm prefix cache cannot flatter the server.
   double shared_prefix = 0;
+  // Cuts the lengths of a trace, tokens; 0: as the trace has them.
+  int max_input_tokens = 0;
+  int max_output_tokens = 0;
   std::uint64_t seed = 0;  // 0: drawn at random and recorded
   // Counts the tokens of a text with the model's own tokenizer. When absent, the target's
   // /tokenize is asked; when that does not exist either, lengths are calibrated against the

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -113,6 +114,7 @@ void ClientConnection::TryNextAddress() {
     }
     const int on = 1;
     ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ::setsockopt(fd_, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
     const int code =
         ::connect(fd_, reinterpret_cast<const sockaddr*>(&address.storage), address.size);
     if (code == 0 || errno == EINPROGRESS) {
@@ -275,8 +277,8 @@ void ClientConnection::Receive() {
   std::string& buffer = owner_->read_buffer();
   for (int i = 0; i < kReadsPerRound; ++i) {
     const std::ptrdiff_t n = ReadSome(buffer.data(), buffer.size());
-    received_ = MonotonicNow();
     if (n == kAgain) return;
+    StampReceipt();
     if (n == kFailed) {
       Break(failure_is_reset_ ? ClientFailureKind::kReset : ClientFailureKind::kTls,
             ErrorKind::kNetwork, fmt::format("{}: {}", origin_, failure_text_));
@@ -323,6 +325,22 @@ void ClientConnection::Receive() {
   }
 }
 
+// The bytes' time is when the kernel took them from the network, where it tells (plain sockets):
+// then neither our scheduling nor the reading of other connections is in it. Otherwise it is now.
+void ClientConnection::StampReceipt() {
+  const Nanos now = MonotonicNow();
+  Nanos receipt = now;
+  if (kernel_receipt_ != Nanos(0)) {
+    const Nanos lag = std::chrono::system_clock::now().time_since_epoch() - kernel_receipt_;
+    // A step of the wall clock between the two would show as nonsense.
+    if (lag >= Nanos(0) && lag < std::chrono::seconds(10)) {
+      receipt = now - lag;
+      owner_->OnReceiveLag(lag);
+    }
+  }
+  received_ = std::max(received_, receipt);
+}
+
 void ClientConnection::OnHead(const HttpResponseHead& head) {
   if (state_ == State::kExchange) owner_->OnHead(*this, head);
 }
@@ -337,10 +355,27 @@ void ClientConnection::Break(ClientFailureKind kind, ErrorKind error, std::strin
 }
 
 std::ptrdiff_t ClientConnection::ReadSome(char* into, std::size_t size) {
+  kernel_receipt_ = Nanos(0);
   if (tls_ == nullptr) {
     while (true) {
-      const ssize_t n = ::recv(fd_, into, size, 0);
-      if (n >= 0) return n;
+      iovec piece{into, size};
+      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(timespec))];
+      msghdr message{};
+      message.msg_iov = &piece;
+      message.msg_iovlen = 1;
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      const ssize_t n = ::recvmsg(fd_, &message, 0);
+      if (n >= 0) {
+        const cmsghdr* header = CMSG_FIRSTHDR(&message);
+        if (header != nullptr && header->cmsg_level == SOL_SOCKET &&
+            header->cmsg_type == SCM_TIMESTAMPNS) {
+          timespec time{};
+          std::memcpy(&time, CMSG_DATA(header), sizeof time);
+          kernel_receipt_ = std::chrono::seconds(time.tv_sec) + Nanos(time.tv_nsec);
+        }
+        return n;
+      }
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return kAgain;
       failure_is_reset_ = true;

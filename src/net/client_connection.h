@@ -46,7 +46,8 @@ class ClientConnection final : public Watcher, private HttpResponseSink {
     virtual void OnBody(ClientConnection& connection, std::string_view piece, Nanos received) = 0;
     virtual void OnResponseEnd(ClientConnection& connection, bool reusable, Nanos received) = 0;
     virtual void OnBroken(ClientConnection& connection, ClientFailure failure) = 0;
-    virtual std::string& read_buffer() = 0;  // shared by the connections of one loop
+    virtual void OnReceiveLag(Nanos lag) = 0;  // from the kernel's receipt of bytes to ours
+    virtual std::string& read_buffer() = 0;    // shared by the connections of one loop
   };
 
   ClientConnection(EventLoop* loop, Owner* owner, std::string origin);
@@ -79,6 +80,7 @@ class ClientConnection final : public Watcher, private HttpResponseSink {
   void ContinueHandshake();
   void Flush();
   void Receive();
+  void StampReceipt();
   void SetInterest(std::uint32_t events);
   void Break(ClientFailureKind kind, ErrorKind error, std::string message);
 
@@ -109,6 +111,7 @@ class ClientConnection final : public Watcher, private HttpResponseSink {
   bool answered_ = false;
   HttpResponseParser parser_;
   Nanos received_{0};
+  Nanos kernel_receipt_{0};  // wall clock, of the bytes read last; zero: not told
 };
 
 }  // namespace tare::net

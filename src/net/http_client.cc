@@ -129,6 +129,7 @@ struct HttpClient::Impl final : ClientConnection::Owner {
   EventLoop* loop;
   HttpClientOptions options;
   std::string buffer;
+  Histogram receive_lag{7};
   std::shared_ptr<TlsContext> tls;
   std::uint64_t next_id = 1;
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls;
@@ -138,6 +139,7 @@ struct HttpClient::Impl final : ClientConnection::Owner {
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 
   std::string& read_buffer() override { return buffer; }
+  void OnReceiveLag(Nanos lag) override { receive_lag.Add(lag.count()); }
 
   Call* Find(std::uint64_t id) {
     const auto it = calls.find(id);
@@ -457,6 +459,7 @@ void HttpClient::Cancel(CallId id) {
 }
 
 std::size_t HttpClient::running() const { return impl_->calls.size(); }
+const Histogram& HttpClient::receive_lag() const { return impl_->receive_lag; }
 std::size_t HttpClient::open_connections() const { return impl_->connections.size(); }
 
 // ----- HttpClientThread

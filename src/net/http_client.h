@@ -2,8 +2,9 @@
 // The load generator runs one per thread; the gateway's remote upstreams run one on a thread of
 // their own (HttpClientThread).
 //
-// Every body piece comes with the time its bytes were taken from the socket, read before anything
-// looks at them.
+// Every body piece comes with the time its bytes arrived, read before anything looks at them: the
+// kernel's own receive stamp (SO_TIMESTAMPNS, brought to the monotonic clock) on plain connections,
+// the moment of the read under TLS.
 //
 // A call that fails on a reused connection before any byte of its answer came is sent once more on
 // a fresh one: the server had closed the idle connection (RFC 9112 9.3.1; all common clients do
@@ -18,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/histogram.h"
 #include "base/result.h"
 #include "base/types.h"
 #include "net/event_loop.h"
@@ -108,6 +110,8 @@ class HttpClient {
 
   std::size_t running() const;  // calls
   std::size_t open_connections() const;
+  // How long bytes lay in the kernel before this client took them (plain connections).
+  const Histogram& receive_lag() const;
 
   struct Impl;
 

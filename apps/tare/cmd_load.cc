@@ -1,0 +1,376 @@
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "apps/tare/commands.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "load/arrivals.h"
+#include "load/cold_start.h"
+#include "load/report_html.h"
+#include "load/report_text.h"
+#include "load/runner.h"
+#include "load/selftest.h"
+#include "store/run_store.h"
+
+namespace tare::app {
+namespace {
+
+using load::LoadOptions;
+using load::LoadProgress;
+
+// The words of the command line, before they are understood.
+struct Words {
+  std::string url, name, model, api_key_file, arrival = "poisson", slo, sweep, dataset, burst, ramp;
+  std::string duration, warm_up, drain = "30s", think_time = "0", timeout = "5m", out, api = "chat";
+  int users = 0, input_tokens = 512, output_tokens = 128, threads = 0, server_pid = 0;
+  int max_input = 0, max_output = 0, cold_starts = 0;
+  std::vector<std::string> command;
+  std::uint64_t requests = 0, seed = 0;
+  double rate = 0, speedup = 1, shared_prefix = 0, temperature = 0;
+  bool json = false, no_stream = false, insecure = false, no_save = false, self_test = false;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+void OnInterrupt(int) { interrupted = 1; }
+
+// A line that is rewritten in place on a terminal, and nothing elsewhere.
+class TerminalProgress final : public load::ProgressSink {
+ public:
+  explicit TerminalProgress(bool on) : on_(on) {}
+  ~TerminalProgress() override { Clear(); }
+
+  void OnProgress(const LoadProgress& p) override {
+    if (!on_) return;
+    constexpr int kWidth = 24;
+    const int full = static_cast<int>(std::lround(p.share * kWidth));
+    std::string bar;
+    for (int i = 0; i < kWidth; ++i) bar += i < full ? "█" : "·";
+    std::fprintf(
+        stderr, "\r\x1b[2K%-10s %s %5.1f s  %llu in flight  %.1f req/s  %.0f tok/s  %llu ok",
+        PhaseName(p.phase), bar.c_str(), p.elapsed_s, static_cast<unsigned long long>(p.in_flight),
+        p.requests_per_s, p.output_tokens_per_s, static_cast<unsigned long long>(p.ok));
+    if (p.failed > 0) {
+      std::fprintf(stderr, "  %llu failed", static_cast<unsigned long long>(p.failed));
+    }
+    std::fflush(stderr);
+    drawn_ = true;
+  }
+  bool Cancelled() override { return interrupted != 0; }
+  void Clear() {
+    if (drawn_) std::fputs("\r\x1b[2K", stderr);
+    drawn_ = false;
+  }
+
+ private:
+  static const char* PhaseName(LoadProgress::Phase phase) {
+    switch (phase) {
+      case LoadProgress::Phase::kPreparing:
+        return "preparing";
+      case LoadProgress::Phase::kWarmUp:
+        return "warm-up";
+      case LoadProgress::Phase::kMeasuring:
+        return "measuring";
+      case LoadProgress::Phase::kDraining:
+        return "draining";
+    }
+    return "";
+  }
+  bool on_;
+  bool drawn_ = false;
+};
+
+Status ParseLevels(const std::string& text, load::ServiceLevels& levels) {
+  if (text.empty()) return {};
+  for (const std::string_view item : Split(text, ',')) {
+    const std::size_t equals = item.find('=');
+    const std::string_view key = Trim(item.substr(0, equals));
+    std::optional<double>* level = key == "ttft"   ? &levels.ttft
+                                   : key == "itl"  ? &levels.itl
+                                   : key == "tpot" ? &levels.tpot
+                                   : key == "e2e"  ? &levels.e2e
+                                                   : nullptr;
+    if (level == nullptr || equals == std::string_view::npos) {
+      return FailParam("slo",
+                       "--slo '{}' is not understood; write ttft=500ms,itl=50ms (also tpot, "
+                       "e2e)",
+                       text);
+    }
+    TARE_TRY(const Nanos limit, ParseDuration(Trim(item.substr(equals + 1))));
+    *level = ToSeconds(limit);
+  }
+  return {};
+}
+
+// "10x:5s/30s": ten times the rate for 5 s, every 30 s.
+Status ParseBurst(const std::string& text, load::ArrivalSpec& arrival) {
+  if (text.empty()) return {};
+  const std::size_t x = text.find("x:");
+  const std::size_t slash = text.find('/');
+  if (x == std::string::npos || slash == std::string::npos || slash < x) {
+    return FailParam("burst", "--burst '{}' is not understood; write 10x:5s/30s", text);
+  }
+  TARE_TRY(arrival.burst_factor, ParseNumber(text.substr(0, x)));
+  TARE_TRY(arrival.burst_for, ParseDuration(text.substr(x + 2, slash - x - 2)));
+  TARE_TRY(arrival.burst_every, ParseDuration(text.substr(slash + 1)));
+  return {};
+}
+
+// "50/60s": up to 50 per second within 60 s.
+Status ParseRamp(const std::string& text, load::ArrivalSpec& arrival) {
+  if (text.empty()) return {};
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) {
+    return FailParam("ramp", "--ramp '{}' is not understood; write 50/60s", text);
+  }
+  TARE_TRY(arrival.ramp_to, ParseNumber(text.substr(0, slash)));
+  TARE_TRY(arrival.ramp_over, ParseDuration(text.substr(slash + 1)));
+  return {};
+}
+
+Result<LoadOptions> Understand(const Words& words) {
+  LoadOptions options;
+  options.url = words.url;
+  options.name = words.name;
+  options.model = words.model;
+  if (!words.api_key_file.empty()) {
+    TARE_TRY(const std::string key, ReadFile(words.api_key_file, 1 << 16));
+    options.api_key = std::string(Trim(key));
+  }
+  if (words.api != "chat" && words.api != "completions") {
+    return FailParam("api", "--api '{}' is not known; use chat or completions", words.api);
+  }
+  options.api = words.api == "chat" ? load::Api::kChat : load::Api::kCompletions;
+  options.stream = !words.no_stream;
+  options.temperature = words.temperature;
+
+  load::ArrivalSpec& arrival = options.arrival;
+  const bool trace = words.arrival.rfind("trace:", 0) == 0;
+  if (words.users > 0 && (words.rate > 0 || trace)) {
+    return FailParam("users",
+                     "--users (closed loop) and --rate or a trace (open loop) exclude each "
+                     "other");
+  }
+  if (words.rate > 0 || trace) {
+    TARE_RETURN_IF_ERROR(load::ParseArrival(words.arrival, arrival));
+    arrival.rate = words.rate;
+    arrival.speedup = words.speedup;
+    TARE_RETURN_IF_ERROR(ParseBurst(words.burst, arrival));
+    TARE_RETURN_IF_ERROR(ParseRamp(words.ramp, arrival));
+  } else {
+    arrival.kind = load::ArrivalSpec::Kind::kClosed;
+    arrival.users = words.users > 0 ? words.users : 1;
+    TARE_TRY(arrival.think_time, ParseDuration(words.think_time));
+    if (!words.burst.empty() || !words.ramp.empty()) {
+      return FailParam("burst", "--burst and --ramp need --rate");
+    }
+  }
+
+  options.workload.input_tokens = words.input_tokens;
+  options.workload.output_tokens = words.output_tokens;
+  options.workload.dataset = words.dataset;
+  options.workload.shared_prefix = words.shared_prefix;
+  options.workload.seed = words.seed;
+  options.workload.max_input_tokens = words.max_input;
+  options.workload.max_output_tokens = words.max_output;
+  TARE_RETURN_IF_ERROR(ParseLevels(words.slo, options.levels));
+  if (!words.duration.empty()) {
+    TARE_TRY(options.duration, ParseDuration(words.duration));
+  } else if (words.requests == 0 && !trace) {
+    options.duration = std::chrono::seconds(60);
+  }
+  options.requests = words.requests;
+  if (!words.warm_up.empty()) {
+    TARE_TRY(const Nanos warm_up, ParseDuration(words.warm_up));
+    options.warm_up = warm_up;
+  }
+  TARE_TRY(options.drain, ParseDuration(words.drain));
+  TARE_TRY(options.request_timeout, ParseDuration(words.timeout));
+  options.threads = words.threads;
+  if (words.server_pid > 0) options.server_pid = words.server_pid;
+  options.verify_tls = !words.insecure;
+  options.out_dir = words.out;
+  return options;
+}
+
+Result<store::RunRecord> RunOne(const LoadOptions& options, bool terminal, bool save) {
+  TerminalProgress progress(terminal);
+  TARE_TRY(store::RunRecord record, load::RunLoad(options, &progress));
+  progress.Clear();
+  if (save) {
+    TARE_TRY(store::RunStore runs, store::RunStore::OpenDefault());
+    TARE_TRY(record.id, runs.Save(record));
+  }
+  if (!options.out_dir.empty()) {
+    TARE_RETURN_IF_ERROR(
+        WriteFileAtomic(options.out_dir / "report.html", load::HtmlReport(record)));
+  }
+  return record;
+}
+
+int RunSweep(const LoadOptions& base, const Words& words, bool terminal) {
+  std::vector<store::RunRecord> records;
+  bool valid = true;
+  for (const std::string_view item : Split(words.sweep, ',')) {
+    const Result<std::int64_t> users = ParseInteger(Trim(item));
+    if (!users || *users < 1 || *users > 1'000'000) {
+      return Report(Error{ErrorKind::kInvalidArgument,
+                          fmt::format("--sweep '{}' is not understood; write 1,2,4,8", words.sweep),
+                          "sweep"});
+    }
+    LoadOptions options = base;
+    options.arrival.kind = load::ArrivalSpec::Kind::kClosed;
+    options.arrival.users = static_cast<int>(*users);
+    options.name = fmt::format("{}{}users-{}", base.name, base.name.empty() ? "" : "-", *users);
+    if (!base.out_dir.empty()) options.out_dir = base.out_dir / fmt::format("users-{}", *users);
+    Result<store::RunRecord> record = RunOne(options, terminal, !words.no_save);
+    if (!record) return Report(record.error());
+    valid = valid && record->valid;
+    if (!words.json) {
+      std::fprintf(stderr, "users %lld: %.2f req/s, %.0f tok/s%s\n", static_cast<long long>(*users),
+                   record->summary.requests_per_s, record->summary.output_tokens_per_s,
+                   record->valid ? "" : "  INVALID");
+    }
+    records.push_back(*std::move(record));
+    if (interrupted != 0) break;
+  }
+  if (words.json) {
+    nlohmann::json document = {{"schema", "tare.sweep/1"}, {"runs", nlohmann::json::array()}};
+    for (const store::RunRecord& record : records) {
+      nlohmann::json one = store::ToJson(record);
+      one.erase("series");
+      document["runs"].push_back(std::move(one));
+    }
+    std::puts(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else {
+    std::fputs(load::SweepTable(records).c_str(), stdout);
+  }
+  return valid ? kSuccess : kAnswerIsNo;
+}
+
+int RunSelfTest(bool as_json) {
+  load::SelfTestOptions options;
+  options.say = [](const std::string& text) {
+    std::fprintf(stderr, "self-test: %s\n", text.c_str());
+  };
+  const Result<load::SelfTestResult> result = load::RunSelfTest(options);
+  if (!result) return Report(result.error());
+  std::printf("%s\n",
+              (as_json ? load::SelfTestJson(*result) : load::SelfTestTable(*result)).c_str());
+  return kSuccess;
+}
+
+int RunColdStart(const Words& words) {
+  load::ColdStartOptions options;
+  options.command = words.command;
+  options.url = words.url;
+  options.model = words.model;
+  options.times = words.cold_starts;
+  const Result<load::ColdStartResult> result = load::MeasureColdStart(options);
+  if (!result) return Report(result.error());
+  std::printf("%s\n",
+              (words.json ? load::ColdStartJson(*result) : load::ColdStartTable(*result)).c_str());
+  return kSuccess;
+}
+
+int Run(const Words& words) {
+  if (words.self_test) return RunSelfTest(words.json);
+  if (words.cold_starts > 0) return RunColdStart(words);
+  if (words.url.empty()) {
+    return Report(Error{ErrorKind::kInvalidArgument,
+                        "tare load needs the URL of a server, like http://127.0.0.1:8000", "url"});
+  }
+  Result<LoadOptions> options = Understand(words);
+  if (!options) return Report(options.error());
+  std::signal(SIGINT, OnInterrupt);
+  std::signal(SIGTERM, OnInterrupt);
+  const bool terminal = !words.json && ::isatty(STDERR_FILENO) != 0;
+  if (!words.sweep.empty()) return RunSweep(*options, words, terminal);
+  const Result<store::RunRecord> record = RunOne(*options, terminal, !words.no_save);
+  if (!record) return Report(record.error());
+  if (words.json) {
+    nlohmann::json document = store::ToJson(*record);
+    document.erase("series");  // tare runs export has it
+    std::puts(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else {
+    std::fputs(load::RunReport(*record).c_str(), stdout);
+    if (!words.out.empty())
+      std::printf("requests.csv, seconds.csv and report.html are in %s\n", words.out.c_str());
+  }
+  return record->valid ? kSuccess : kAnswerIsNo;
+}
+
+}  // namespace
+
+void AddLoad(CLI::App& app, Invocation& invocation) {
+  auto words = std::make_shared<Words>();
+  CLI::App* command = app.add_subcommand("load", "Load-test an OpenAI-compatible server");
+  command->add_option("url", words->url, "The server, with or without /v1");
+  command->add_option("--users", words->users, "Closed loop: users that wait for their answers");
+  command->add_option("--think-time", words->think_time, "Pause of a user between two requests");
+  command->add_option("--rate", words->rate, "Open loop: requests per second");
+  command->add_option("--arrival", words->arrival, "poisson, constant, gamma:CV, trace:FILE")
+      ->capture_default_str();
+  command->add_option("--burst", words->burst, "10x:5s/30s: ten times the rate for 5 s every 30 s");
+  command->add_option("--ramp", words->ramp, "50/60s: from --rate to 50 per second within 60 s");
+  command->add_option("--speedup", words->speedup, "Replay a trace this many times as fast");
+  command->add_option("--duration", words->duration, "Of the measured window: 60s, 5m")
+      ->default_str("60s");
+  command->add_option("--requests", words->requests, "End after this many requests instead");
+  command->add_option("--warm-up", words->warm_up, "Before the window, not counted")
+      ->default_str("a tenth of the duration, at most 10s");
+  command->add_option("--drain", words->drain, "How long answers may take after the window")
+      ->capture_default_str();
+  command->add_option("--input-tokens", words->input_tokens, "Prompt length")
+      ->capture_default_str();
+  command->add_option("--output-tokens", words->output_tokens, "Answer length")
+      ->capture_default_str();
+  command->add_option("--dataset", words->dataset, "JSONL file of prompts or conversations");
+  command->add_option("--shared-prefix", words->shared_prefix,
+                      "Share of each prompt that all have in common (0: none, cache stays cold)");
+  command->add_option("--max-input-tokens", words->max_input, "Cut a trace's prompts");
+  command->add_option("--max-output-tokens", words->max_output, "Cut a trace's answers");
+  command->add_option("--slo", words->slo,
+                      "ttft=500ms,itl=50ms (also tpot, e2e): goodput counts "
+                      "requests that meet all");
+  command->add_option("--sweep", words->sweep, "Several runs: numbers of users, 1,2,4,8");
+  command->add_option("--seed", words->seed, "Repeat a run's prompts and arrivals (0: drawn)");
+  command->add_option("--model", words->model, "Model to ask for")
+      ->default_str("the first the server lists");
+  command->add_option("--api", words->api, "chat or completions")->capture_default_str();
+  command->add_flag("--no-stream", words->no_stream, "Ask for whole answers (no TTFT)");
+  command->add_option("--temperature", words->temperature, "Sampling temperature")
+      ->capture_default_str();
+  command->add_option("--api-key-file", words->api_key_file, "File with the bearer token");
+  command->add_flag("--insecure", words->insecure, "Do not verify the TLS certificate");
+  command->add_option("--timeout", words->timeout, "Of one request")->capture_default_str();
+  command->add_option("--threads", words->threads, "Client threads (0: chosen)");
+  command->add_option("--server-pid", words->server_pid, "Process whose memory is watched")
+      ->default_str("the listener on a loopback port");
+  command->add_option("--name", words->name, "Label of the run");
+  command->add_option("--out", words->out, "Directory for requests.csv, seconds.csv, report.html");
+  command->add_flag("--no-save", words->no_save, "Do not keep the run in the store");
+  command->add_flag("--self-test", words->self_test,
+                    "The client's own ceiling and timing error on this machine (no URL)");
+  command->add_option("--cold-start", words->cold_starts,
+                      "Start the server this many times with the command after -- and time it");
+  command->add_option("command", words->command, "With --cold-start: program and arguments");
+  command->add_flag("--json", words->json, "The record as JSON on stdout");
+  command->footer(
+      "Example: 100 users for a minute, prompts of 2048 tokens, answers of 512\n"
+      "  tare load http://127.0.0.1:8000 --users 100 --duration 60s \\\n"
+      "       --input-tokens 2048 --output-tokens 512 --slo ttft=500ms,tpot=50ms\n"
+      "Example: five cold starts, stage by stage\n"
+      "  tare load http://127.0.0.1:8000 --cold-start 5 -- tare serve model.gguf --port 8000\n"
+      "Exit code: 0 valid, 1 the run is invalid, 2 wrong usage, 3 the server or a file failed.\n"
+      "Definitions of the figures and the rules of validity: docs/LOAD.md.");
+  command->callback([words, &invocation] { invocation.run = [words] { return Run(*words); }; });
+}
+
+}  // namespace tare::app

@@ -1,0 +1,242 @@
+#include "advise/explain.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "advise/report_content.h"
+
+namespace tare::advise {
+namespace {
+
+const std::string& NameAt(const Report& report, std::size_t index) {
+  return report.candidates[index].candidate.name;
+}
+
+std::string CostAt(const Report& report, std::size_t index) {
+  return FormatUsd(report.ranking.standings[index].usd_per_million_tokens);
+}
+
+// "TTFT, 90th percentile 620 ms (limit 2.00 s)", joined.
+std::string KeptLimits(const LevelResult& level, const Words& words) {
+  std::vector<std::string> parts;
+  for (const LimitCheck& check : level.checks) {
+    parts.push_back(words.Say("why.limit", {{"what", NameOf(check.limit, words)},
+                                            {"value", FormatSeconds(check.measured_s)},
+                                            {"limit", FormatSeconds(check.limit.limit_s)}}));
+  }
+  return fmt::format("{}", fmt::join(parts, words.Say("list.separator")));
+}
+
+std::string BrokenLimits(const LevelResult& level, const Words& words) {
+  std::vector<std::string> parts;
+  for (const LimitCheck& check : level.checks) {
+    if (check.state == LimitCheck::State::kMissed) {
+      parts.push_back(words.Say("why.limit", {{"what", NameOf(check.limit, words)},
+                                              {"value", FormatSeconds(check.measured_s)},
+                                              {"limit", FormatSeconds(check.limit.limit_s)}}));
+    } else if (check.state == LimitCheck::State::kUnproven) {
+      parts.push_back(words.Say(
+          "why.unproven", {{"what", NameOf(check.limit, words)},
+                           {"n", fmt::format("{}", check.samples)},
+                           {"needed", fmt::format("{}", SamplesNeeded(check.limit.percentile))}}));
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, words.Say("list.separator")));
+}
+
+std::string Saving(const Report& report, const Words& words) {
+  const Ranking& ranking = report.ranking;
+  return words.Say("why.saving", {{"name", NameAt(report, *ranking.first)},
+                                  {"cost", CostAt(report, *ranking.first)},
+                                  {"share", FormatShare(ranking.difference)},
+                                  {"second", NameAt(report, *ranking.second)},
+                                  {"second_cost", CostAt(report, *ranking.second)},
+                                  {"low", FormatShare(ranking.difference_low)},
+                                  {"high", FormatShare(ranking.difference_high)}});
+}
+
+// One sentence on whether the order of the first two holds at every level both were measured at.
+void AddOtherLevels(const Report& report, const Words& words, std::vector<std::string>& out) {
+  const CandidateResult& first = report.candidates[*report.ranking.first];
+  const CandidateResult& second = report.candidates[*report.ranking.second];
+  const double first_price = first.price.usd_per_hour * first.candidate.machines;
+  const double second_price = second.price.usd_per_hour * second.candidate.machines;
+  std::vector<std::string> reversed;
+  std::size_t common = 0;
+  for (const LevelResult& a : first.levels) {
+    for (const LevelResult& b : second.levels) {
+      if (a.level != b.level) continue;
+      ++common;
+      // Cost per token is price ÷ rate.
+      if (first_price * b.rates.output_tokens_per_s > second_price * a.rates.output_tokens_per_s) {
+        reversed.push_back(LevelText(report.plan.load, a.level, words));
+      }
+    }
+  }
+  if (common < 2) return;
+  if (reversed.empty()) {
+    out.push_back(words.Say("change.levels_same", {{"name", first.candidate.name}}));
+  } else {
+    out.push_back(words.Say(
+        "change.levels_reversed",
+        {{"name", second.candidate.name},
+         {"levels", fmt::format("{}", fmt::join(reversed, words.Say("list.separator")))}}));
+  }
+}
+
+void AddPrice(const Report& report, const Words& words, std::vector<std::string>& out) {
+  const CandidateResult& first = report.candidates[*report.ranking.first];
+  const CandidateResult& second = report.candidates[*report.ranking.second];
+  const double first_price = first.price.usd_per_hour * first.candidate.machines;
+  const double second_price = second.price.usd_per_hour * second.candidate.machines;
+  if (first_price == second_price) {
+    out.push_back(words.Say("change.price_same"));
+    return;
+  }
+  econ::ServingCostInputs a{first_price, first.Shown()->rates, report.plan.utilisation};
+  econ::ServingCostInputs b{second_price, second.Shown()->rates, report.plan.utilisation};
+  if (const auto price = econ::BreakEvenUsdPerHour(a, b)) {
+    out.push_back(words.Say("change.price", {{"name", first.candidate.name},
+                                             {"price", FormatUsd(*price)},
+                                             {"now", FormatUsd(first_price)},
+                                             {"second", second.candidate.name}}));
+  }
+}
+
+// How many tokens a day one machine of the weaker of the two still carries: up to there the choice
+// does not show on the bill.
+void AddVolume(const Report& report, const Words& words, std::vector<std::string>& out) {
+  const CandidateResult& first = report.candidates[*report.ranking.first];
+  const CandidateResult& second = report.candidates[*report.ranking.second];
+  const double first_price = first.price.usd_per_hour * first.candidate.machines;
+  if (first_price != second.price.usd_per_hour * second.candidate.machines) return;
+  const auto tokens_per_day = [&](const CandidateResult& result) {
+    const econ::ServingRates& rates = result.Shown()->rates;
+    const double peak = report.plan.traffic ? report.plan.traffic->peak_to_mean : 1;
+    return (rates.input_tokens_per_s + rates.output_tokens_per_s) * 86400 / peak;
+  };
+  const double weaker = std::min(tokens_per_day(first), tokens_per_day(second));
+  out.push_back(
+      words.Say("change.volume", {{"tokens", FormatFigure(weaker / 1e6)},
+                                  {"usd", FormatUsd(first_price * econ::kHoursPerMonth)}}));
+}
+
+void AddHeadroom(const Report& report, const Words& words, std::vector<std::string>& out) {
+  const CandidateResult& first = report.candidates[*report.ranking.first];
+  for (const LimitCheck& check : first.Shown()->checks) {
+    if (check.state != LimitCheck::State::kMet) continue;
+    out.push_back(words.Say("change.limit", {{"what", NameOf(check.limit, words)},
+                                             {"value", FormatSeconds(check.measured_s)},
+                                             {"limit", FormatSeconds(check.limit.limit_s)},
+                                             {"name", first.candidate.name}}));
+  }
+}
+
+}  // namespace
+
+std::string Headline(const Report& report, const Words& words) {
+  const Ranking& ranking = report.ranking;
+  switch (ranking.verdict) {
+    case Verdict::kPick:
+      return words.Say("headline.pick", {{"name", NameAt(report, *ranking.pick)}});
+    case Verdict::kNoneFeasible:
+      return words.Say("headline.none");
+    case Verdict::kTooClose:
+      return words.Say("headline.too_close", {{"first", NameAt(report, *ranking.first)},
+                                              {"second", NameAt(report, *ranking.second)}});
+    case Verdict::kEqual:
+      return words.Say("headline.equal", {{"first", NameAt(report, *ranking.first)},
+                                          {"second", NameAt(report, *ranking.second)}});
+    case Verdict::kLevelsUnsure:
+      return words.Say("headline.levels_unsure", {{"name", NameAt(report, *ranking.first)}});
+  }
+  return "";
+}
+
+std::string WhyOut(const CandidateResult& result, const Report& report, const Words& words) {
+  if (result.feasible()) return "";
+  if (!result.error.empty()) return words.Say("out.error");
+  if (!result.quality_kept) {
+    return words.Say("out.quality", {{"value", FormatFigure(result.candidate.quality->value)},
+                                     {"metric", result.candidate.quality->metric}});
+  }
+  const LevelResult* level = result.Shown();
+  if (level == nullptr) return words.Say("out.error");
+  const std::string at = LevelText(report.plan.load, level->level, words);
+  if (!level->invalid.empty()) {
+    return words.Say("out.invalid", {{"reason", level->invalid[0]}, {"level", at}});
+  }
+  if (!level->errors_kept) {
+    return words.Say("out.errors", {{"share", FormatShare(level->error_share)}, {"level", at}});
+  }
+  return words.Say("out.levels", {{"limits", BrokenLimits(*level, words)}, {"level", at}});
+}
+
+std::vector<std::string> Why(const Report& report, const Words& words) {
+  const Ranking& ranking = report.ranking;
+  std::vector<std::string> why;
+  if (ranking.first) {
+    const CandidateResult& first = report.candidates[*ranking.first];
+    const LevelResult& level = *first.Shown();
+    switch (ranking.verdict) {
+      case Verdict::kEqual:
+        why.push_back(words.Say("why.equal", {{"first", NameAt(report, *ranking.first)},
+                                              {"cost", CostAt(report, *ranking.first)},
+                                              {"second", NameAt(report, *ranking.second)},
+                                              {"second_cost", CostAt(report, *ranking.second)},
+                                              {"share", FormatShare(report.plan.min_difference)}}));
+        break;
+      case Verdict::kTooClose:
+        why.push_back(Saving(report, words));
+        why.push_back(words.Say("why.measure_more",
+                                {{"factor", FormatFigure(std::ceil(ranking.measurement_factor))},
+                                 {"p", FormatShare(ranking.standings[*ranking.first].p_best)},
+                                 {"confidence", FormatShare(report.plan.confidence)}}));
+        break;
+      case Verdict::kLevelsUnsure:
+        why.push_back(
+            words.Say("why.levels_unsure", {{"name", first.candidate.name},
+                                            {"p", FormatShare(level.SloProbability())},
+                                            {"confidence", FormatShare(report.plan.confidence)}}));
+        break;
+      default:
+        if (ranking.second) {
+          why.push_back(Saving(report, words));
+        } else {
+          why.push_back(words.Say(
+              report.candidates.size() == 1 ? "why.single" : "why.only",
+              {{"name", first.candidate.name}, {"cost", CostAt(report, *ranking.first)}}));
+        }
+    }
+    const std::string at = LevelText(report.plan.load, level.level, words);
+    why.push_back(level.checks.empty()
+                      ? words.Say("why.no_limits")
+                      : words.Say("why.keeps", {{"name", first.candidate.name},
+                                                {"level", at},
+                                                {"limits", KeptLimits(level, words)}}));
+  }
+  for (const CandidateResult& result : report.candidates) {
+    if (result.feasible()) continue;
+    why.push_back(words.Say(
+        "why.out", {{"name", result.candidate.name}, {"reason", WhyOut(result, report, words)}}));
+  }
+  return why;
+}
+
+std::vector<std::string> WouldChange(const Report& report, const Words& words) {
+  std::vector<std::string> out;
+  if (!report.ranking.first) {
+    out.push_back(words.Say("change.none"));
+    return out;
+  }
+  if (report.ranking.second) {
+    AddVolume(report, words, out);
+    AddOtherLevels(report, words, out);
+    AddPrice(report, words, out);
+  }
+  AddHeadroom(report, words, out);
+  if (report.plan.utilisation == 1) out.push_back(words.Say("change.utilisation"));
+  return out;
+}
+
+}  // namespace tare::advise

@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   AddBench(app, invocation);
   AddLoad(app, invocation);
   AddRuns(app, invocation);
+  AddEcon(app, invocation);
   AddCheck(app, invocation);
 
   try {

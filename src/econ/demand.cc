@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
@@ -28,12 +29,19 @@ DemandProfile DemandProfile::FromHours(std::span<const double> hours) {
 
 double DemandProfile::peak() const { return *std::max_element(relative.begin(), relative.end()); }
 
-std::vector<DemandLevel> GroupLevels(const DemandProfile& profile) {
+DemandShape ShapeOf(const DemandProfile& profile) {
   std::map<double, double> hours;
-  for (double relative : profile.relative) hours[relative] += 1;
-  std::vector<DemandLevel> levels;
-  for (const auto& [relative, count] : hours) levels.push_back({relative, count});
-  return levels;
+  std::map<std::pair<double, double>, double> rises;
+  double previous = profile.relative.back();
+  for (double relative : profile.relative) {
+    hours[relative] += 1;
+    if (relative > previous) rises[{previous, relative}] += 1;
+    previous = relative;
+  }
+  DemandShape shape;
+  for (const auto& [relative, count] : hours) shape.levels.push_back({relative, count});
+  for (const auto& [step, count] : rises) shape.rises.push_back({step.first, step.second, count});
+  return shape;
 }
 
 }  // namespace tare::econ

@@ -20,11 +20,21 @@ struct DemandProfile {
   double peak() const;
 };
 
-// Equal hours grouped: what costs depend on when their order does not matter.
+// What costs depend on: equal hours grouped, and equal rises from one hour to the next (the week
+// is a circle). A day that repeats has at most 24 of each, so a Monte Carlo walks few numbers.
 struct DemandLevel {
   double relative = 0;
   double hours_per_week = 0;
 };
-std::vector<DemandLevel> GroupLevels(const DemandProfile& profile);
+struct DemandRise {
+  double from = 0;
+  double to = 0;
+  double times_per_week = 0;
+};
+struct DemandShape {
+  std::vector<DemandLevel> levels;
+  std::vector<DemandRise> rises;
+};
+DemandShape ShapeOf(const DemandProfile& profile);
 
 }  // namespace tare::econ

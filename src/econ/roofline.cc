@@ -7,6 +7,9 @@ namespace tare::econ {
 namespace {
 
 constexpr double kActivationBytes = 2;
+// Servers bound the prompt tokens of a step; 8192 is the default of vLLM and SGLang on data-centre
+// devices.
+constexpr double kPrefillChunkTokens = 8192;
 
 // An all-reduce of `bytes` on each of n devices sends 2 (n-1)/n of them over each link (ring).
 double AllReduceBytes(double bytes, int devices) { return 2.0 * (devices - 1) / devices * bytes; }
@@ -47,10 +50,14 @@ StepWork DecodeWork(const Deployment& d, double batch, double context_tokens) {
   return work;
 }
 
-StepWork PrefillWork(const Deployment& d, double prompt_tokens) {
+StepWork PrefillWork(const Deployment& d, double prompt_tokens, double prompts) {
   StepWork work;
-  work.weight_bytes = WeightBytesRead(d.model, d.weights, prompt_tokens) + RepeatedWeightBytes(d);
-  work.kv_bytes = prompt_tokens * KvBytesPerToken(d.model, d.cache);
+  const double tokens = prompt_tokens * prompts;
+  // Prompts that wait together share a step, and one read of the weights, up to a chunk.
+  const double chunks = std::ceil(tokens / kPrefillChunkTokens);
+  work.weight_bytes =
+      chunks * (WeightBytesRead(d.model, d.weights, tokens / chunks) + RepeatedWeightBytes(d));
+  work.kv_bytes = tokens * KvBytesPerToken(d.model, d.cache);
   // The head is needed for the last token only; causal attention sees half the prompt on average.
   // MLA computes prompts expanded: head_dim + rope for scores, value_dim for sums.
   const ParameterCounts counts = CountParameters(d.model);
@@ -59,9 +66,9 @@ StepWork PrefillWork(const Deployment& d, double prompt_tokens) {
                                     ? d.model.head_dim + d.model.rope_dim + d.model.value_dim
                                     : 2.0 * d.model.head_dim;
   const double attention_flop = 2.0 * expanded_width * d.model.heads * d.model.layers;
-  work.flop = prompt_tokens * (MatmulFlopPerToken(d.model) - 2 * head) + 2 * head +
-              prompt_tokens * prompt_tokens / 2 * attention_flop;
-  AddLinkTraffic(d, prompt_tokens, work);
+  work.flop = prompts * (prompt_tokens * (MatmulFlopPerToken(d.model) - 2 * head) + 2 * head +
+                         prompt_tokens * prompt_tokens / 2 * attention_flop);
+  AddLinkTraffic(d, tokens, work);
   return work;
 }
 
@@ -87,16 +94,23 @@ ServingPrediction Predict(const Deployment& d, const ServingLoad& load,
   // A sequence is on average half way through its output.
   const double context = load.prompt_tokens + load.output_tokens / 2;
   prediction.decode = TimeOf(DecodeWork(d, load.concurrency, context), d, efficiency);
-  prediction.prefill = TimeOf(PrefillWork(d, load.prompt_tokens), d, efficiency);
-  const double prefill = prediction.prefill.total();
+  prediction.prefill = TimeOf(PrefillWork(d, load.prompt_tokens, 1), d, efficiency);
   // While one sequence emits its output, each of the others is replaced once and prefilled.
-  const double others_prefill_per_token =
-      load.prefill_elsewhere ? 0 : (load.concurrency - 1) * prefill / load.output_tokens;
-  prediction.seconds_per_output_token =
-      prediction.decode.total() + efficiency.prefill_interference * others_prefill_per_token;
-  const double ahead = load.prefill_elsewhere ? 0 : load.concurrency - 1;
+  const double others = load.prefill_elsewhere ? 0 : load.concurrency - 1;
+  prediction.seconds_per_output_token = prediction.decode.total();
+  if (others > 0) {
+    const StepTime prompts = TimeOf(PrefillWork(d, load.prompt_tokens, others), d, efficiency);
+    prediction.seconds_per_output_token +=
+        efficiency.prefill_interference * prompts.total() / load.output_tokens;
+  }
+  // Prompts meet in the queue as often as the server is busy with prompts.
+  const double busy = std::min(
+      1.0, others * prediction.prefill.total() / (load.output_tokens * prediction.decode.total()));
+  const double together = 1 + efficiency.first_token_wait * busy * others;
   prediction.seconds_to_first_token =
-      prefill * (1 + efficiency.first_token_wait * ahead) + prediction.decode.total();
+      efficiency.first_token_seconds +
+      TimeOf(PrefillWork(d, load.prompt_tokens, together), d, efficiency).total() +
+      prediction.decode.total();
   const double seconds_per_request = prediction.seconds_to_first_token +
                                      (load.output_tokens - 1) * prediction.seconds_per_output_token;
   prediction.requests_per_second = load.concurrency / seconds_per_request;
@@ -110,7 +124,7 @@ double DecodeCeilingTokensPerSecond(const Deployment& d, double batch, double co
 }
 
 double PrefillCeilingTokensPerSecond(const Deployment& d, double prompt_tokens) {
-  const StepTime time = TimeOf(PrefillWork(d, prompt_tokens), d, kPhysicalLimit);
+  const StepTime time = TimeOf(PrefillWork(d, prompt_tokens, 1), d, kPhysicalLimit);
   return prompt_tokens / std::max(time.memory_seconds, time.compute_seconds);
 }
 

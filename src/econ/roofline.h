@@ -31,13 +31,14 @@ struct Efficiency {
   double seconds_per_layer = 0;       // launches and synchronisation, each step
   double seconds_per_collective = 0;  // latency of an all-reduce or all-to-all
   double prefill_interference = 0;    // share of others' prefill time that decoding waits for
-  double first_token_wait = 0;        // prefills of the others waited for, as a share of batch
+  double first_token_wait = 0;        // share of the queue met while the server prefills
+  double first_token_seconds = 0;     // besides the device: receive, tokenise, schedule, send
 };
 
 // The plain roofline people use: fixed shares of the peaks and nothing else.
-inline constexpr Efficiency kPlainRoofline{0.8, 0.5, 0, 0, 0, 0};
+inline constexpr Efficiency kPlainRoofline{0.8, 0.5, 0, 0, 0, 0, 0};
 // Peaks reached in full: nothing can be faster.
-inline constexpr Efficiency kPhysicalLimit{1, 1, 0, 0, 0, 0};
+inline constexpr Efficiency kPhysicalLimit{1, 1, 0, 0, 0, 0, 0};
 
 struct StepWork {
   double weight_bytes = 0;
@@ -48,7 +49,8 @@ struct StepWork {
   double bytes() const { return weight_bytes + kv_bytes; }
 };
 StepWork DecodeWork(const Deployment& deployment, double batch, double context_tokens);
-StepWork PrefillWork(const Deployment& deployment, double prompt_tokens);
+// `prompts` of the same length together.
+StepWork PrefillWork(const Deployment& deployment, double prompt_tokens, double prompts = 1);
 
 struct StepTime {
   double memory_seconds = 0;

@@ -1,12 +1,9 @@
 #include "econ/scenario.h"
 
-#include <memory>
-
 namespace tare::econ {
 
 Model MakeModel(const Scenario& scenario) {
-  auto levels = std::make_shared<const std::vector<DemandLevel>>(GroupLevels(scenario.profile));
-  return [&scenario, levels](std::span<const double> inputs, std::span<double> outcomes) {
+  return [&scenario](std::span<const double> inputs, std::span<double> outcomes) {
     TrafficValues traffic = scenario.traffic;
     for (const auto& binding : scenario.traffic_bindings) {
       traffic.*binding.member = inputs[binding.input];
@@ -20,7 +17,7 @@ Model MakeModel(const Scenario& scenario) {
       for (; binding != scenario.option_bindings.end() && binding->option == option; ++binding) {
         values.*binding->member = inputs[binding->input];
       }
-      outcomes[option] = PresentCost(values, traffic, scenario.profile, *levels, horizon);
+      outcomes[option] = PresentCost(values, traffic, scenario.shape, horizon);
     }
   };
 }

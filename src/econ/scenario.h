@@ -24,7 +24,7 @@ struct Scenario {
   std::string name;
   std::string currency;
   Horizon horizon;
-  DemandProfile profile;
+  DemandShape shape;
   TrafficValues traffic;
   std::vector<ScenarioOption> options;
 

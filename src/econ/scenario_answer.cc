@@ -19,8 +19,8 @@ ScenarioAnswer Answer(const Scenario& scenario, std::uint64_t draws, std::uint64
   const std::size_t count = scenario.options.size();
   for (const ScenarioOption& option : scenario.options) {
     answer.options.push_back(
-        TotalCost(option.values, scenario.traffic, scenario.profile, scenario.horizon));
-    answer.curves.push_back(CostCurve(option.values, scenario.traffic, scenario.profile,
+        TotalCost(option.values, scenario.traffic, scenario.shape, scenario.horizon));
+    answer.curves.push_back(CostCurve(option.values, scenario.traffic, scenario.shape,
                                       scenario.horizon, low, high, kCurvePoints));
   }
   for (std::size_t a = 0; a < count; ++a) {
@@ -28,7 +28,7 @@ ScenarioAnswer Answer(const Scenario& scenario, std::uint64_t draws, std::uint64
       answer.pairs.push_back(
           {a, b,
            BreakEvenVolumes(scenario.options[a].values, scenario.options[b].values,
-                            scenario.traffic, scenario.profile, scenario.horizon, low, high),
+                            scenario.traffic, scenario.shape, scenario.horizon, low, high),
            SwitchFrom(answer.options[a], answer.options[b], scenario.horizon)});
     }
   }

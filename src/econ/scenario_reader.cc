@@ -118,7 +118,7 @@ class Reader {
 
   void ReadDiscounting(const Value& value) {
     Discounting& discounting = scenario_.horizon.discounting;
-    const std::size_t input = Add(value["rate"], "1", -0.99, 10);
+    const std::size_t input = Add(value["rate"], "1/year", -0.99, 10);
     discounting.rate_per_year = scenario_.inputs[input].value;
     if (scenario_.inputs[input].uncertain()) scenario_.rate_input = input;
     discounting.timing = value["timing"].Choice<Timing>(
@@ -137,7 +137,7 @@ class Reader {
       value.AddError("a request needs input or output tokens");
       scenario_.traffic.output_tokens_per_request = 1;
     }
-    scenario_.profile = DemandProfile::Constant();
+    scenario_.shape = ShapeOf(DemandProfile::Constant());
     const std::vector<Value> hours = value["profile"].ListOrEmpty();
     if (hours.empty()) return;
     std::vector<double> relative;
@@ -151,7 +151,7 @@ class Reader {
                                 relative.size());
       return;
     }
-    scenario_.profile = DemandProfile::FromHours(relative);
+    scenario_.shape = ShapeOf(DemandProfile::FromHours(relative));
   }
 
   void ReadCapacity(const Value& item) {

@@ -19,24 +19,21 @@ double RequestsPerYear(const TrafficValues& traffic, double factor) {
   return traffic.requests_per_day * kDaysPerYear * factor;
 }
 
-// Instances that serve a demand of `requests_per_second`.
-double InstancesFor(const OptionValues& option, double requests_per_second) {
-  const double planned = option.capacity_requests_per_second * option.target_utilisation;
-  // A hair below a whole number is that number, whatever the rounding of the division.
-  return std::max(option.min_instances, std::ceil(requests_per_second / planned - 1e-9));
-}
-
-// Extra instance-hours a week: each instance added for an hour starts before it.
-double StartUpHours(const OptionValues& option, double mean_rate, const DemandProfile& profile) {
-  double added = 0;
-  double previous = InstancesFor(option, mean_rate * profile.relative[kHoursPerWeek - 1]);
-  for (double relative : profile.relative) {
-    const double instances = InstancesFor(option, mean_rate * relative);
-    added += std::max(0.0, instances - previous);
-    previous = instances;
+// Counts instances for demands in requests a second.
+class InstanceCounter {
+ public:
+  explicit InstanceCounter(const OptionValues& option)
+      : per_request_(1 / (option.capacity_requests_per_second * option.target_utilisation)),
+        floor_(option.min_instances) {}
+  double operator()(double requests_per_second) const {
+    // A hair above a whole number is that number, whatever the rounding of the product.
+    return std::max(floor_, std::ceil(requests_per_second * per_request_ - 1e-9));
   }
-  return added * option.start_up_seconds / 3600;
-}
+
+ private:
+  double per_request_;
+  double floor_;
+};
 
 bool Owned(const OptionValues& option) {
   return option.price_per_device > 0 || option.price_per_instance > 0;
@@ -79,15 +76,14 @@ YearCosts RunningCosts(const OptionValues& option, const TrafficValues& traffic,
 // Walks the years: calls use(year from 1, costs, fleet); returns the resale value at the end.
 template <typename Use>
 double ForEachYear(const OptionValues& option, const TrafficValues& traffic,
-                   const DemandProfile& profile, const std::vector<DemandLevel>& levels,
-                   const Horizon& horizon, Use use) {
+                   const DemandShape& shape, const Horizon& horizon, Use use) {
   double factor = 1;
   double owned = 0;
   double resale = 0;
   FleetUse fleet;
   for (int year = 1; year <= horizon.years; ++year) {
     if (year == 1 || traffic.growth_per_year != 0) {
-      fleet = FleetFor(option, traffic, factor, profile, levels);
+      fleet = FleetFor(option, traffic, factor, shape);
     }
     YearCosts costs = RunningCosts(option, traffic, factor, fleet);
     if (Owned(option)) {
@@ -117,26 +113,34 @@ double ForEachYear(const OptionValues& option, const TrafficValues& traffic,
 }  // namespace
 
 FleetUse FleetFor(const OptionValues& option, const TrafficValues& traffic, double demand_factor,
-                  const DemandProfile& profile, const std::vector<DemandLevel>& levels) {
+                  const DemandShape& shape) {
   FleetUse use;
   if (option.capacity_requests_per_second <= 0) return use;
   const double mean_rate = traffic.requests_per_day / kSecondsPerDay * demand_factor;
+  const InstanceCounter instances(option);
   double hours = 0;
-  for (const DemandLevel& level : levels) {
-    const double instances = InstancesFor(option, mean_rate * level.relative);
-    use.peak_instances = std::max(use.peak_instances, instances);
-    hours += instances * level.hours_per_week;
+  for (const DemandLevel& level : shape.levels) {
+    const double count = instances(mean_rate * level.relative);
+    use.peak_instances = std::max(use.peak_instances, count);
+    hours += count * level.hours_per_week;
   }
   use.mean_instances = hours / kHoursPerWeek;
   use.busy_share = mean_rate / (use.mean_instances * option.capacity_requests_per_second);
-  if (option.start_up_seconds > 0) hours += StartUpHours(option, mean_rate, profile);
+  if (option.start_up_seconds > 0) {
+    // Each instance added from one hour to the next starts before it.
+    double added = 0;
+    for (const DemandRise& rise : shape.rises) {
+      added +=
+          (instances(mean_rate * rise.to) - instances(mean_rate * rise.from)) * rise.times_per_week;
+    }
+    hours += added * option.start_up_seconds / 3600;
+  }
   use.instance_hours_per_year = hours * kWeeksPerYear;
   return use;
 }
 
 double PresentCost(const OptionValues& option, const TrafficValues& traffic,
-                   const DemandProfile& profile, const std::vector<DemandLevel>& levels,
-                   const Horizon& horizon) {
+                   const DemandShape& shape, const Horizon& horizon) {
   const double step = 1 / (1 + horizon.discounting.rate_per_year);
   double year_start = 1;
   const double within = horizon.discounting.timing == Timing::kStart    ? 1
@@ -144,7 +148,7 @@ double PresentCost(const OptionValues& option, const TrafficValues& traffic,
                                                                         : step;
   double cost = 0;
   const double resale = ForEachYear(
-      option, traffic, profile, levels, horizon, [&](int, const YearCosts& costs, const FleetUse&) {
+      option, traffic, shape, horizon, [&](int, const YearCosts& costs, const FleetUse&) {
         cost +=
             costs.purchase * year_start + (costs.running() - costs.revenue) * year_start * within;
         year_start *= step;
@@ -153,15 +157,14 @@ double PresentCost(const OptionValues& option, const TrafficValues& traffic,
 }
 
 TcoResult TotalCost(const OptionValues& option, const TrafficValues& traffic,
-                    const DemandProfile& profile, const Horizon& horizon) {
-  const std::vector<DemandLevel> levels = GroupLevels(profile);
+                    const DemandShape& shape, const Horizon& horizon) {
   TcoResult result;
-  result.resale = ForEachYear(option, traffic, profile, levels, horizon,
+  result.resale = ForEachYear(option, traffic, shape, horizon,
                               [&](int year, const YearCosts& costs, const FleetUse& fleet) {
                                 if (year == 1) result.first_year = fleet;
                                 result.years.push_back(costs);
                               });
-  result.present_cost = PresentCost(option, traffic, profile, levels, horizon);
+  result.present_cost = PresentCost(option, traffic, shape, horizon);
   result.npv = -result.present_cost;
 
   const YearCosts& first = result.years.front();
@@ -207,7 +210,7 @@ Switch SwitchFrom(const TcoResult& a, const TcoResult& b, const Horizon& horizon
 }
 
 std::vector<VolumePoint> CostCurve(const OptionValues& option, const TrafficValues& traffic,
-                                   const DemandProfile& profile, const Horizon& horizon, double low,
+                                   const DemandShape& shape, const Horizon& horizon, double low,
                                    double high, int count) {
   Horizon one_year = horizon;
   one_year.years = 1;
@@ -216,22 +219,22 @@ std::vector<VolumePoint> CostCurve(const OptionValues& option, const TrafficValu
     const double volume = low * std::pow(high / low, static_cast<double>(i) / (count - 1));
     TrafficValues at = traffic;
     at.requests_per_day = volume / traffic.tokens_per_request();
-    const TcoResult result = TotalCost(option, at, profile, one_year);
+    const TcoResult result = TotalCost(option, at, shape, one_year);
     points.push_back({volume, result.per_million_blended, result.first_year.busy_share});
   }
   return points;
 }
 
 std::vector<Crossing> BreakEvenVolumes(const OptionValues& a, const OptionValues& b,
-                                       const TrafficValues& traffic, const DemandProfile& profile,
+                                       const TrafficValues& traffic, const DemandShape& shape,
                                        const Horizon& horizon, double low, double high) {
   Horizon one_year = horizon;
   one_year.years = 1;
   auto difference = [&](double volume) {
     TrafficValues at = traffic;
     at.requests_per_day = volume / traffic.tokens_per_request();
-    return TotalCost(b, at, profile, one_year).cost_first_year -
-           TotalCost(a, at, profile, one_year).cost_first_year;
+    return TotalCost(b, at, shape, one_year).cost_first_year -
+           TotalCost(a, at, shape, one_year).cost_first_year;
   };
   constexpr int kSteps = 400;
   std::vector<Crossing> crossings;

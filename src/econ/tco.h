@@ -73,9 +73,8 @@ struct FleetUse {
   double instance_hours_per_year = 0;  // start-up time included
   double busy_share = 0;               // of the running instances' capacity
 };
-// `levels` and `profile` describe the same demand.
 FleetUse FleetFor(const OptionValues& option, const TrafficValues& traffic, double demand_factor,
-                  const DemandProfile& profile, const std::vector<DemandLevel>& levels);
+                  const DemandShape& shape);
 
 struct YearCosts {
   double purchase = 0;      // hardware bought at the start of the year
@@ -107,11 +106,10 @@ struct TcoResult {
 };
 
 TcoResult TotalCost(const OptionValues& option, const TrafficValues& traffic,
-                    const DemandProfile& profile, const Horizon& horizon);
+                    const DemandShape& shape, const Horizon& horizon);
 // The same present cost, without the rest.
 double PresentCost(const OptionValues& option, const TrafficValues& traffic,
-                   const DemandProfile& profile, const std::vector<DemandLevel>& levels,
-                   const Horizon& horizon);
+                   const DemandShape& shape, const Horizon& horizon);
 
 // Yearly cash flows of choosing `b` instead of `a`: more outlay today, less cost later.
 struct Switch {
@@ -130,7 +128,7 @@ struct VolumePoint {
 };
 // All-in cost of the first year at `count` volumes from `low` to `high` tokens a day.
 std::vector<VolumePoint> CostCurve(const OptionValues& option, const TrafficValues& traffic,
-                                   const DemandProfile& profile, const Horizon& horizon, double low,
+                                   const DemandShape& shape, const Horizon& horizon, double low,
                                    double high, int count);
 
 struct Crossing {
@@ -140,7 +138,7 @@ struct Crossing {
 // Volumes at which the first-year cost of a and b change places. Instances come in whole numbers,
 // so there may be several.
 std::vector<Crossing> BreakEvenVolumes(const OptionValues& a, const OptionValues& b,
-                                       const TrafficValues& traffic, const DemandProfile& profile,
+                                       const TrafficValues& traffic, const DemandShape& shape,
                                        const Horizon& horizon, double low, double high);
 
 }  // namespace tare::econ

@@ -14,10 +14,10 @@ namespace tare::econ {
 namespace {
 
 // 864,000 requests a day are 10 a second on average; half the day at 16, half at 4.
-DemandProfile TwoLevels() {
+DemandShape TwoLevels() {
   std::array<double, 24> hours{};
   for (std::size_t i = 0; i < 24; ++i) hours[i] = i < 12 ? 4 : 16;
-  return DemandProfile::FromHours(hours);
+  return ShapeOf(DemandProfile::FromHours(hours));
 }
 TrafficValues Traffic() { return {864'000, 800, 200, 0}; }
 
@@ -30,8 +30,8 @@ OptionValues Rented() {
 
 // 16 / 3 -> 6 instances, 4 / 3 -> 2: mean 4, 35,040 instance-hours a year at 2 = 70,080.
 TEST(Fleet, InstancesHourByHour) {
-  const DemandProfile profile = TwoLevels();
-  const FleetUse use = FleetFor(Rented(), Traffic(), 1, profile, GroupLevels(profile));
+  const DemandShape shape = TwoLevels();
+  const FleetUse use = FleetFor(Rented(), Traffic(), 1, shape);
   EXPECT_DOUBLE_EQ(use.peak_instances, 6);
   EXPECT_DOUBLE_EQ(use.mean_instances, 4);
   EXPECT_NEAR(use.instance_hours_per_year, 35'040, 1e-6);
@@ -42,17 +42,16 @@ TEST(Fleet, InstancesHourByHour) {
 TEST(Fleet, StartUpDelayIsPaid) {
   OptionValues option = Rented();
   option.start_up_seconds = 1800;
-  const DemandProfile profile = TwoLevels();
-  const FleetUse use = FleetFor(option, Traffic(), 1, profile, GroupLevels(profile));
+  const DemandShape shape = TwoLevels();
+  const FleetUse use = FleetFor(option, Traffic(), 1, shape);
   EXPECT_NEAR(use.instance_hours_per_year, 35'040 + 730, 1e-6);
 }
 
 TEST(Fleet, FloorKeepsInstancesRunning) {
   OptionValues option = Rented();
   option.min_instances = 5;
-  const DemandProfile profile = TwoLevels();
-  EXPECT_DOUBLE_EQ(FleetFor(option, Traffic(), 1, profile, GroupLevels(profile)).mean_instances,
-                   5.5);
+  const DemandShape shape = TwoLevels();
+  EXPECT_DOUBLE_EQ(FleetFor(option, Traffic(), 1, shape).mean_instances, 5.5);
 }
 
 // 70,080 a year over 315.36 M requests: 0.00022222 a request, 0.2222 a million tokens (1,000 each).
@@ -117,8 +116,8 @@ TEST(Tco, BreakEvenAgainstPaidByTheToken) {
   OptionValues service;
   service.cost_per_million_input = 1;
   service.cost_per_million_output = 1;
-  const auto crossings =
-      BreakEvenVolumes(service, Rented(), Traffic(), DemandProfile::Constant(), {1, {}}, 1e6, 1e9);
+  const auto crossings = BreakEvenVolumes(service, Rented(), Traffic(),
+                                          ShapeOf(DemandProfile::Constant()), {1, {}}, 1e6, 1e9);
   ASSERT_EQ(crossings.size(), 1u);
   EXPECT_NEAR(crossings[0].tokens_per_day, 48e6, 1);
   EXPECT_TRUE(crossings[0].b_cheaper_above);
@@ -127,8 +126,8 @@ TEST(Tco, BreakEvenAgainstPaidByTheToken) {
 // The same instance at 2 % and at 80 % of its capacity: forty times the cost a token.
 TEST(Tco, IdleHardwareCostsAnOrderOfMagnitudeMore) {
   const double full = 3 * 86'400 * 1'000.0;  // tokens a day one instance can serve
-  const auto curve = CostCurve(Rented(), Traffic(), DemandProfile::Constant(), {1, {}}, 0.02 * full,
-                               0.80 * full, 2);
+  const auto curve = CostCurve(Rented(), Traffic(), ShapeOf(DemandProfile::Constant()), {1, {}},
+                               0.02 * full, 0.80 * full, 2);
   EXPECT_NEAR(curve[0].per_million / curve[1].per_million, 40, 1e-6);
   EXPECT_NEAR(curve[0].busy_share, 0.02, 1e-9);
 }
@@ -158,8 +157,7 @@ TEST(Tco, NothingGetsCheaperByAddingCosts) {
 // A million draws of a three-year scenario with two options, under two seconds on one core. The
 // limit here is loose, for shared machines; the benchmark prints the figure.
 TEST(Tco, MillionDrawsAreQuick) {
-  const DemandProfile profile = TwoLevels();
-  const std::vector<DemandLevel> levels = GroupLevels(profile);
+  const DemandShape shape = TwoLevels();
   const Horizon horizon{3, {0.08, 1, Timing::kEnd}};
   std::vector<UncertainInput> inputs;
   for (int i = 0; i < 6; ++i) {
@@ -171,7 +169,7 @@ TEST(Tco, MillionDrawsAreQuick) {
       OptionValues values = Rented();
       values.rent_per_device_hour = in[option];
       values.capacity_requests_per_second = in[option * 2 + 1];
-      out[option] = PresentCost(values, Traffic(), profile, levels, horizon);
+      out[option] = PresentCost(values, Traffic(), shape, horizon);
     }
   };
   const auto start = std::chrono::steady_clock::now();

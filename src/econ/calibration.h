@@ -1,0 +1,41 @@
+// Fitting the roofline's efficiency factors to measured servers, and the error on servers that
+// were not fitted. bench/roofline_calibration.cc runs it; the result lives in CalibratedEfficiency.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "econ/roofline.h"
+
+namespace tare::econ {
+
+struct MeasuredPoint {
+  std::string group;  // points of one device: held out together
+  Deployment deployment;
+  ServingLoad load;
+  double seconds_per_output_token = 0;
+  std::optional<double> seconds_to_first_token;
+};
+
+// Minimises the mean absolute log error, every group counting the same, first tokens half as much
+// as output tokens. Coordinate search from the plain roofline: deterministic.
+Efficiency FitEfficiency(std::span<const MeasuredPoint> points);
+
+struct PredictionError {
+  double output_token_mean = 0, output_token_median = 0;  // |predicted / measured - 1|
+  double first_token_mean = 0, first_token_median = 0;
+  int output_tokens = 0, first_tokens = 0;  // points
+};
+PredictionError ErrorOf(std::span<const MeasuredPoint> points, const Efficiency& efficiency);
+
+// Each group predicted with factors fitted to all the others.
+PredictionError HeldOutError(std::span<const MeasuredPoint> points);
+
+// The factors used by predictions, and the error that goes with them (fractions, held out), as
+// printed by bench/roofline_calibration; see docs/ECONOMICS.md for the data.
+Efficiency CalibratedEfficiency();
+PredictionError CalibratedHeldOutError();
+
+}  // namespace tare::econ

@@ -32,6 +32,7 @@ void AddLoad(CLI::App& app, Invocation& invocation);
 void AddRuns(CLI::App& app, Invocation& invocation);
 void AddEcon(CLI::App& app, Invocation& invocation);
 void AddCheck(CLI::App& app, Invocation& invocation);
+void AddEval(CLI::App& app, Invocation& invocation);
 void AddAdvise(CLI::App& app, Invocation& invocation);
 
 }  // namespace tare::app

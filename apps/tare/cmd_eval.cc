@@ -1,0 +1,149 @@
+// tare eval: what a model's answers are worth. `ppl` measures what each precision costs in quality.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/tare/commands.h"
+#include "base/files.h"
+#include "eval/perplexity.h"
+#include "model/load.h"
+#include "model/text.h"
+
+namespace tare::app {
+namespace {
+
+struct PplWords {
+  std::string model;
+  std::string text;
+  std::vector<std::string> dtypes = {"bf16", "int8", "int4"};
+  std::string reference = "f32";
+  int window = 512;
+  int max_tokens = 0;
+  int threads = 0;
+  bool json = false;
+};
+
+struct PrecisionRow {
+  std::string dtype;
+  std::size_t weight_bytes = 0;
+  eval::PerplexityResult result;
+};
+
+Result<std::unique_ptr<model::LanguageModel>> Load(const model::GgufFile& file,
+                                                   const std::string& dtype, ThreadPool& pool) {
+  model::LoadOptions options;
+  TARE_TRY(options.dtype, model::ParseDtype(dtype));
+  options.pool = &pool;
+  return model::LoadModel(file, options);
+}
+
+Result<std::vector<PrecisionRow>> Measure(const PplWords& words) {
+  TARE_TRY(const std::string text, ReadFile(words.text));
+  TARE_TRY(const auto file, model::GgufFile::Open(words.model));
+  TARE_TRY(const auto text_facts, model::LoadText(words.model));
+  TARE_TRY(std::vector<TokenId> tokens, text_facts->EncodePrompt(text));
+  if (words.max_tokens > 0 && tokens.size() > static_cast<std::size_t>(words.max_tokens)) {
+    tokens.resize(static_cast<std::size_t>(words.max_tokens));
+  }
+
+  ThreadPool pool(words.threads);
+  TARE_TRY(const auto reference, Load(file, words.reference, pool));
+  std::vector<PrecisionRow> rows;
+  const auto measure = [&](const std::string& dtype, model::LanguageModel& model,
+                           model::LanguageModel* against) -> Status {
+    eval::PerplexityOptions options;
+    options.window = words.window;
+    options.progress = [&](double fraction) {
+      std::fprintf(stderr, "\r%-5s %3.0f %%", dtype.c_str(), fraction * 100);
+      if (fraction >= 1) std::fputc('\n', stderr);
+    };
+    TARE_TRY(auto result, eval::MeasurePerplexity(model, against, tokens, options));
+    rows.push_back({dtype, model.weight_bytes(), std::move(result)});
+    return {};
+  };
+  TARE_RETURN_IF_ERROR(measure(words.reference, *reference, nullptr));
+  for (const std::string& dtype : words.dtypes) {
+    TARE_TRY(const auto model, Load(file, dtype, pool));
+    TARE_RETURN_IF_ERROR(measure(dtype, *model, reference.get()));
+  }
+  return rows;
+}
+
+void PrintTable(const PplWords& words, const std::vector<PrecisionRow>& rows) {
+  fmt::print("{} tokens scored, windows of {}; divergence against {}\n\n",
+             rows.front().result.scored_tokens, words.window, words.reference);
+  fmt::print("{:<6}{:>12}{:>12}{:>20}{:>22}{:>12}{:>10}\n", "dtype", "weights MB", "perplexity",
+             "95 % interval", "KL mean (nats)", "KL p99", "top-1 %");
+  for (const PrecisionRow& row : rows) {
+    const auto& r = row.result;
+    fmt::print("{:<6}{:>12.1f}{:>12.3f}{:>20}", row.dtype,
+               static_cast<double>(row.weight_bytes) / 1e6, r.perplexity,
+               fmt::format("{:.3f}-{:.3f}", r.perplexity_low, r.perplexity_high));
+    if (r.divergence) {
+      fmt::print("{:>22}{:>12.4f}{:>10.1f}\n",
+                 fmt::format("{:.5f} +/- {:.5f}", r.divergence->kl.mean,
+                             1.96 * r.divergence->kl.standard_error),
+                 r.divergence->kl_p99, r.divergence->top1_agreement * 100);
+    } else {
+      fmt::print("{:>22}{:>12}{:>10}\n", "reference", "", "");
+    }
+  }
+}
+
+void PrintJson(const PplWords& words, const std::vector<PrecisionRow>& rows) {
+  nlohmann::json document = {{"schema", "tare.quality/1"},
+                             {"model", words.model},
+                             {"text", words.text},
+                             {"window", words.window},
+                             {"reference", words.reference}};
+  for (const PrecisionRow& row : rows) {
+    const auto& r = row.result;
+    nlohmann::json entry = {
+        {"dtype", row.dtype},
+        {"weights_bytes", row.weight_bytes},
+        {"scored_tokens", r.scored_tokens},
+        {"nll", {{"mean", r.nll.mean}, {"standard_error", r.nll.standard_error}}},
+        {"perplexity", r.perplexity}};
+    if (r.divergence) {
+      entry["kl"] = {{"mean", r.divergence->kl.mean},
+                     {"standard_error", r.divergence->kl.standard_error},
+                     {"p99", r.divergence->kl_p99}};
+      entry["top1_agreement"] = r.divergence->top1_agreement;
+    }
+    document["precisions"].push_back(std::move(entry));
+  }
+  fmt::print("{}\n", document.dump(2));
+}
+
+}  // namespace
+
+void AddEval(CLI::App& app, Invocation& invocation) {
+  auto* eval = app.add_subcommand("eval", "Measure what a model's answers are worth");
+  eval->require_subcommand(1);
+  auto* ppl = eval->add_subcommand(
+      "ppl", "Perplexity of each precision, and its divergence from a wider one");
+  auto words = std::make_shared<PplWords>();
+  ppl->add_option("MODEL", words->model, "GGUF file")->required();
+  ppl->add_option("--text", words->text, "File with text the model should know how to continue")
+      ->required();
+  ppl->add_option("--dtype", words->dtypes, "Precisions to measure (default bf16,int8,int4)")
+      ->delimiter(',');
+  ppl->add_option("--reference", words->reference, "Precision held to be right (default f32)");
+  ppl->add_option("--window", words->window, "Tokens of context (default 512)");
+  ppl->add_option("--max-tokens", words->max_tokens, "Use only the text's first tokens");
+  ppl->add_option("--threads", words->threads, "Default: one per core");
+  ppl->add_flag("--json", words->json, "One JSON document on stdout");
+  ppl->footer(
+      "Example:\n  tare eval ppl model.gguf --text book.txt --dtype int8,int4 --max-tokens 20000");
+  ppl->callback([words, &invocation] {
+    invocation.run = [words] {
+      auto rows = Measure(*words);
+      if (!rows) return Report(rows.error());
+      words->json ? PrintJson(*words, *rows) : PrintTable(*words, *rows);
+      return kSuccess;
+    };
+  });
+}
+
+}  // namespace tare::app

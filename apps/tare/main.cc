@@ -22,14 +22,14 @@ int main(int argc, char** argv) {
   app.add_flag("-v,--verbose", verbose, "Log debug messages");
 
   Invocation invocation;
-  // (subcommands are added here, in the order --help lists them)
-  AddInspect(app, invocation);
   AddGenerate(app, invocation);
   AddBench(app, invocation);
+  AddInspect(app, invocation);
   AddLoad(app, invocation);
   AddRuns(app, invocation);
   AddEcon(app, invocation);
   AddCheck(app, invocation);
+  AddEval(app, invocation);
 
   try {
     app.parse(argc, argv);

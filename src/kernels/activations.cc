@@ -97,7 +97,10 @@ void MatMul(const PackedMatrix& w, Activations& x, float* y, std::int64_t stride
       break;
   }
   // Four shares a thread: enough for an even finish, few enough that counting costs nothing.
-  const std::int64_t grain = std::max<std::int64_t>(1, weights.panels / (4 * pool.size()));
+  // Many rows want whole groups of 16 panels, which share a pass over the activations.
+  std::int64_t grain = std::max<std::int64_t>(1, weights.panels / (4 * pool.size()));
+  if (grain > 16) grain = grain / 16 * 16;
+  if (grain > 4) grain = grain / 4 * 4;
   pool.ParallelFor(static_cast<std::size_t>(weights.panels), static_cast<std::size_t>(grain),
                    [&](std::size_t begin, std::size_t end) {
                      kernel(weights, input, out, static_cast<std::int64_t>(begin),

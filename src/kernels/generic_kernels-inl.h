@@ -300,23 +300,26 @@ TARE_KERNEL_INLINE void AddPageValues(const KvLayout& layout, const std::uint8_t
   }
 }
 
-// Online softmax (Milakov and Gimelshein 2018) page by page in order, so that a row's result
-// depends only on the tokens before it.
-void Attend(const KvHead& kv, const PageId* pages, int tokens, const float* q, int heads,
-            float scale, float* out) {
-  const KvLayout& layout = *kv.layout;
-  for (int head = 0; head < heads; ++head, q += layout.head_dim, out += layout.head_dim) {
+// Online softmax (Milakov and Gimelshein 2018) page by page in order.
+void AttendSegment(const AttentionTile& tile, int segment, float* state) {
+  const KvLayout& layout = *tile.kv.layout;
+  const int dims = layout.padded_dim;
+  for (int row = 0; row < tile.rows; ++row) {
     float largest = -__builtin_inff();
     float total = 0.0f;
-    for (int d = 0; d < layout.head_dim; ++d) out[d] = 0.0f;
-    for (int first = 0; first < tokens; first += kTokensPerPage) {
-      const std::uint8_t* k = kv.base + ToInt(pages[first / kTokensPerPage]) * layout.page_bytes;
-      const int count = tokens - first < kTokensPerPage ? tokens - first : kTokensPerPage;
+    float* out = state + 2 * kTileRows + row * dims;
+    for (int d = 0; d < dims; ++d) out[d] = 0.0f;
+    const int segment_end = (segment + 1) * kSegmentTokens;
+    const int past = tile.tokens[row] < segment_end ? tile.tokens[row] : segment_end;
+    for (int first = segment * kSegmentTokens; first < past; first += kTokensPerPage) {
+      const std::uint8_t* k =
+          tile.kv.base + ToInt(tile.pages[first / kTokensPerPage]) * layout.page_bytes;
+      const int count = past - first < kTokensPerPage ? past - first : kTokensPerPage;
       float scores[kTokensPerPage];
-      PageScores(layout, k, q, scores);
+      PageScores(layout, k, tile.q[row], scores);
       float page_largest = largest;
       for (int t = 0; t < count; ++t) {
-        scores[t] *= scale;
+        scores[t] *= tile.scale;
         page_largest = scores[t] > page_largest ? scores[t] : page_largest;
       }
       const float keep = largest == page_largest ? 1.0f : ExpOfNegative(largest - page_largest);
@@ -328,12 +331,36 @@ void Attend(const KvHead& kv, const PageId* pages, int tokens, const float* q, i
       }
       total = MultiplyAdd(total, keep, page_total);
       if (keep != 1.0f) {
-        for (int d = 0; d < layout.head_dim; ++d) out[d] *= keep;
+        for (int d = 0; d < dims; ++d) out[d] *= keep;
       }
       AddPageValues(layout, k + layout.part_bytes + layout.scale_bytes, scores, out);
     }
-    const float inverse = 1.0f / total;
-    for (int d = 0; d < layout.head_dim; ++d) out[d] *= inverse;
+    state[row] = largest;
+    state[kTileRows + row] = total;
+  }
+}
+
+// A row that sees nothing of the later segment has its maximum at -infinity and stays as it is.
+void MergeStates(const AttentionTile& tile, float* into, const float* later) {
+  const int dims = tile.kv.layout->padded_dim;
+  for (int row = 0; row < tile.rows; ++row) {
+    if (later[row] == -__builtin_inff()) continue;
+    const float largest = into[row] > later[row] ? into[row] : later[row];
+    const float keep = ExpOfNegative(into[row] - largest);
+    const float add = ExpOfNegative(later[row] - largest);
+    into[row] = largest;
+    into[kTileRows + row] = into[kTileRows + row] * keep + later[kTileRows + row] * add;
+    float* out = into + 2 * kTileRows + row * dims;
+    const float* more = later + 2 * kTileRows + row * dims;
+    for (int d = 0; d < dims; ++d) out[d] = out[d] * keep + more[d] * add;
+  }
+}
+
+void FinishTile(const AttentionTile& tile, const float* state) {
+  for (int row = 0; row < tile.rows; ++row) {
+    const float inverse = 1.0f / state[kTileRows + row];
+    const float* sums = state + 2 * kTileRows + row * tile.kv.layout->padded_dim;
+    for (int d = 0; d < tile.kv.layout->head_dim; ++d) tile.out[row][d] = sums[d] * inverse;
   }
 }
 

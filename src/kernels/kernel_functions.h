@@ -15,12 +15,15 @@ TARE_DECLARE_MATMUL(MatMulF32);
 TARE_DECLARE_MATMUL(MatMulBf16);
 TARE_DECLARE_MATMUL(MatMulInt8);
 TARE_DECLARE_MATMUL(MatMulInt4);
+void AttendSegment(const AttentionTile& tile, int segment, float* state);
+void AttendSegmentGeneric(const AttentionTile& tile, int segment, float* state);
 }  // namespace avx512
 
 namespace amx {
 TARE_DECLARE_MATMUL(MatMulBf16);
 TARE_DECLARE_MATMUL(MatMulInt8);
 TARE_DECLARE_MATMUL(MatMulInt4);
+void AttendSegment(const AttentionTile& tile, int segment, float* state);
 }  // namespace amx
 
 #undef TARE_DECLARE_MATMUL

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/kv_layout.h"
+#include "kernels/attention_tile.h"
 #include "kernels/packed_layout.h"
 
 namespace tare::kernels {
@@ -27,10 +27,11 @@ struct KernelTable {
   void (*round_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                     std::uint16_t* bf16);
 
-  // Softmax attention of one row over the first `tokens` tokens of `pages`, for `heads` query heads
-  // that share a KV head: q and out are [heads, head_dim].
-  void (*attend)(const KvHead& kv, const PageId* pages, int tokens, const float* q, int heads,
-                 float scale, float* out);
+  // Attention as attention_tile.h describes it: the state of one segment from nothing, a later
+  // segment's state merged into an earlier one, and the outputs of a complete state.
+  void (*attend_segment)(const AttentionTile& tile, int segment, float* state);
+  void (*merge_states)(const AttentionTile& tile, float* into, const float* later);
+  void (*finish_tile)(const AttentionTile& tile, const float* state);
 
   // The rows of elementwise.h.
   void (*rms_norm_row)(float* x, const float* delta, const float* weight, float epsilon,

@@ -1,12 +1,19 @@
 // Kernels for AVX-512 with VNNI and BF16.
 #define TARE_KERNELS_NAMESPACE avx512
 #define TARE_KERNELS_WITHOUT_MATMUL
+// AttendSegment is the name of the better one in attention_avx512.cc.
+#define AttendSegment AttendSegmentPlain
 #include "kernels/generic_kernels-inl.h"
+#undef AttendSegment
 //
 #include "kernels/generic_rows-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels {
+
+void avx512::AttendSegmentGeneric(const AttentionTile& tile, int segment, float* state) {
+  AttendSegmentPlain(tile, segment, state);
+}
 
 constinit const KernelTable kAmxKernels = {
     .name = "amx",
@@ -16,7 +23,9 @@ constinit const KernelTable kAmxKernels = {
     .int4 = amx::MatMulInt4,
     .quantize_row = avx512::QuantizeRow,
     .round_row = avx512::RoundRow,
-    .attend = avx512::Attend,
+    .attend_segment = amx::AttendSegment,
+    .merge_states = avx512::MergeStates,
+    .finish_tile = avx512::FinishTile,
     .rms_norm_row = avx512::RmsNormRow,
     .silu_multiply_row = avx512::SiluMultiplyRow,
     .rope_neighbours = avx512::RopeNeighbours,
@@ -31,7 +40,9 @@ constinit const KernelTable kAvx512Kernels = {
     .int4 = avx512::MatMulInt4,
     .quantize_row = avx512::QuantizeRow,
     .round_row = avx512::RoundRow,
-    .attend = avx512::Attend,
+    .attend_segment = avx512::AttendSegment,
+    .merge_states = avx512::MergeStates,
+    .finish_tile = avx512::FinishTile,
     .rms_norm_row = avx512::RmsNormRow,
     .silu_multiply_row = avx512::SiluMultiplyRow,
     .rope_neighbours = avx512::RopeNeighbours,

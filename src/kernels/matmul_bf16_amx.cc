@@ -2,9 +2,11 @@
 // weights, which is far faster than memory delivers them, and every row's sum is formed in the same
 // order by the same instructions, so results do not depend on the number of rows.
 //
-// Blocking: 2 x 2 tiles (32 rows x 32 features) accumulate over 16 cells; then the sums rest in y
-// while the next 16 cells follow. 32 features of weights (32 KiB) stay in L1 for all rows; up to
-// 512 rows of activations (512 KiB per 16 cells) come from L2.
+// Blocking, from the inside out: 2 x 2 tiles (32 rows x 32 features) accumulate over 16 cells;
+// those 32 features of weights (32 KiB) stay in L1 for up to 512 rows; the rows' inputs of 16 cells
+// (512 KiB) stay in L2 for 256 features; then the sums (512 KiB) rest in a buffer while the next 16
+// cells follow. Sums do not rest in y itself: its rows lie a power of two apart in most models and
+// would fight for a few cache sets.
 #include "kernels/amx-inl.h"
 #include "kernels/kernel_functions.h"
 
@@ -13,7 +15,10 @@ namespace {
 
 constexpr std::int64_t kCellsAtOnce = 16;
 constexpr std::int64_t kRowsAtOnce = 512;
+constexpr std::int64_t kPanelsAtOnce = 16;
 constexpr std::int64_t kTileBytes = 1024;
+
+TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 struct Chunk {
   std::int64_t first = 0;  // cells [first, past)
@@ -26,73 +31,70 @@ TARE_KERNEL_INLINE const std::uint16_t* RowCells(const ActivationCells& x, std::
   return x.bf16 + block * x.cells * kBlockRows * kBf16CellDepth;
 }
 
-struct alignas(64) Scratch {
-  float values[kBlockRows * kPanelCols];
+// Sums of 512 rows x 256 features between chunks.
+struct alignas(64) Partial {
+  float tiles[kRowsAtOnce / kBlockRows][kPanelsAtOnce][kBlockRows * kPanelCols];
 };
 
-TARE_KERNEL_INLINE bool IsWhole(const WeightCells& w, const ActivationCells& x, std::int64_t block,
-                                std::int64_t panel) {
-  return (block + 1) * kBlockRows <= x.rows && (panel + 1) * kPanelCols <= w.rows;
-}
-
-// y to scratch and back for tiles that hang over the edge of y.
-TARE_KERNEL_INLINE void CopyIn(const WeightCells& w, const ActivationCells& x, const Output& out,
-                               std::int64_t block, std::int64_t panel, Scratch& scratch) {
-  const __mmask16 mask = PanelMask(w, panel);
-  const std::int64_t left = x.rows - block * kBlockRows;
-  const float* y = out.y + block * kBlockRows * out.stride + panel * kPanelCols;
-  for (std::int64_t r = 0; r < kBlockRows && r < left; ++r) {
-    _mm512_store_ps(scratch.values + r * kPanelCols,
-                    _mm512_maskz_loadu_ps(mask, y + r * out.stride));
-  }
-}
+// One finished tile to its place in y.
 TARE_KERNEL_INLINE void CopyOut(const WeightCells& w, const ActivationCells& x, const Output& out,
-                                std::int64_t block, std::int64_t panel, const Scratch& scratch) {
+                                std::int64_t block, std::int64_t panel, const float* tile) {
   const __mmask16 mask = PanelMask(w, panel);
   const std::int64_t left = x.rows - block * kBlockRows;
   float* y = out.y + block * kBlockRows * out.stride + panel * kPanelCols;
   for (std::int64_t r = 0; r < kBlockRows && r < left; ++r) {
-    _mm512_mask_storeu_ps(y + r * out.stride, mask,
-                          _mm512_load_ps(scratch.values + r * kPanelCols));
+    _mm512_mask_storeu_ps(y + r * out.stride, mask, _mm512_load_ps(tile + r * kPanelCols));
   }
 }
 
+// Everything a block needs to know; `panel` and `block` count from the chunk's first.
+struct Work {
+  const WeightCells& w;
+  const ActivationCells& x;
+  const Output& out;
+  Chunk chunk;
+  std::int64_t first_panel;
+  std::int64_t first_block;
+  Partial& partial;
+
+  const std::uint16_t* A(std::int64_t block) const {
+    return RowCells(x, first_block + block) + chunk.first * kBlockRows * kBf16CellDepth;
+  }
+  const std::uint8_t* B(std::int64_t panel) const {
+    return CellAt(w, first_panel + panel, chunk.first);
+  }
+  void Finish(std::int64_t block, std::int64_t panel) const {
+    if (chunk.past < w.cells) return;
+    CopyOut(w, x, out, first_block + block, first_panel + panel, partial.tiles[block][panel]);
+  }
+};
+
 // Tile numbers must be literals, hence macros for the four accumulators.
-#define TARE_C_IN(tile, block, panel)                                                    \
-  do {                                                                                   \
-    if (chunk.first == 0) {                                                              \
-      TARE_TILE_ZERO(tile);                                                              \
-    } else if (IsWhole(w, x, block, panel)) {                                            \
-      TARE_TILE_LOAD(tile, out.y + (block)*kBlockRows * out.stride + (panel)*kPanelCols, \
-                     out.stride * 4);                                                    \
-    } else {                                                                             \
-      CopyIn(w, x, out, block, panel, scratch);                                          \
-      TARE_TILE_LOAD(tile, scratch.values, kLineBytes);                                  \
-    }                                                                                    \
+#define TARE_C_IN(tile, block, panel)                                     \
+  do {                                                                    \
+    if (work.chunk.first == 0) {                                          \
+      TARE_TILE_ZERO(tile);                                               \
+    } else {                                                              \
+      TARE_TILE_LOAD(tile, work.partial.tiles[block][panel], kLineBytes); \
+    }                                                                     \
   } while (false)
-#define TARE_C_OUT(tile, block, panel)                                                    \
-  do {                                                                                    \
-    if (IsWhole(w, x, block, panel)) {                                                    \
-      TARE_TILE_STORE(tile, out.y + (block)*kBlockRows * out.stride + (panel)*kPanelCols, \
-                      out.stride * 4);                                                    \
-    } else {                                                                              \
-      TARE_TILE_STORE(tile, scratch.values, kLineBytes);                                  \
-      CopyOut(w, x, out, block, panel, scratch);                                          \
-    }                                                                                     \
+#define TARE_C_OUT(tile, block, panel)                                   \
+  do {                                                                   \
+    TARE_TILE_STORE(tile, work.partial.tiles[block][panel], kLineBytes); \
+    work.Finish(block, panel);                                           \
   } while (false)
 
 // 32 rows x 32 features.
-inline void Block2x2(const WeightCells& w, const ActivationCells& x, const Output& out,
-                     std::int64_t block, std::int64_t panel, Chunk chunk, Scratch& scratch) {
+inline void Block2x2(const Work& work, std::int64_t block, std::int64_t panel) {
   TARE_C_IN(0, block, panel);
   TARE_C_IN(1, block, panel + 1);
   TARE_C_IN(2, block + 1, panel);
   TARE_C_IN(3, block + 1, panel + 1);
-  const std::uint16_t* a0 = RowCells(x, block) + chunk.first * kBlockRows * kBf16CellDepth;
-  const std::uint16_t* a1 = RowCells(x, block + 1) + chunk.first * kBlockRows * kBf16CellDepth;
-  const std::uint8_t* b0 = CellAt(w, panel, chunk.first);
-  const std::uint8_t* b1 = CellAt(w, panel + 1, chunk.first);
-  for (std::int64_t c = chunk.first; c < chunk.past; ++c) {
+  const std::uint16_t* a0 = work.A(block);
+  const std::uint16_t* a1 = work.A(block + 1);
+  const std::uint8_t* b0 = work.B(panel);
+  const std::uint8_t* b1 = work.B(panel + 1);
+  for (std::int64_t c = work.chunk.first; c < work.chunk.past; ++c) {
     TARE_TILE_LOAD(4, a0, kLineBytes);
     TARE_TILE_LOAD(6, b0, kLineBytes);
     TARE_TILE_LOAD(7, b1, kLineBytes);
@@ -114,23 +116,21 @@ inline void Block2x2(const WeightCells& w, const ActivationCells& x, const Outpu
 
 // 16 rows x up to 64 features: kPanels weight streams share each load of activations.
 template <int kPanels>
-TARE_KERNEL_INLINE void Block1xN(const WeightCells& w, const ActivationCells& x, const Output& out,
-                                 std::int64_t block, std::int64_t panel, Chunk chunk,
-                                 Scratch& scratch) {
+TARE_KERNEL_INLINE void Block1xN(const Work& work, std::int64_t block, std::int64_t panel) {
   TARE_C_IN(0, block, panel);
   if constexpr (kPanels > 1) TARE_C_IN(1, block, panel + 1);
   if constexpr (kPanels > 2) {
     TARE_C_IN(2, block, panel + 2);
     TARE_C_IN(3, block, panel + 3);
   }
-  const std::uint16_t* a = RowCells(x, block) + chunk.first * kBlockRows * kBf16CellDepth;
-  const std::uint8_t* b = CellAt(w, panel, chunk.first);
-  const std::int64_t panel_bytes = w.cells * w.cell_bytes;
+  const std::uint16_t* a = work.A(block);
+  const std::uint8_t* b = work.B(panel);
+  const std::int64_t panel_bytes = work.w.cells * work.w.cell_bytes;
   // What comes next in each stream: the following cells or, at the end, the next panels.
-  const std::int64_t ahead = chunk.past < w.cells
+  const std::int64_t ahead = work.chunk.past < work.w.cells
                                  ? kCellsAtOnce * kTileBytes
-                                 : kPanels * panel_bytes - chunk.first * kTileBytes;
-  for (std::int64_t c = chunk.first; c < chunk.past; ++c) {
+                                 : kPanels * panel_bytes - work.chunk.first * kTileBytes;
+  for (std::int64_t c = work.chunk.first; c < work.chunk.past; ++c) {
     for (int p = 0; p < kPanels; ++p) {
       for (int line = 0; line < kTileBytes; line += kLineBytes) {
         _mm_prefetch(reinterpret_cast<const char*>(b + p * panel_bytes + ahead + line),
@@ -164,26 +164,26 @@ TARE_KERNEL_INLINE void Block1xN(const WeightCells& w, const ActivationCells& x,
 #undef TARE_C_IN
 #undef TARE_C_OUT
 
-// All row blocks [block, past) against panels [panel, panel + width), width <= 4.
-void RowBlocks(const WeightCells& w, const ActivationCells& x, const Output& out,
-               std::int64_t block, std::int64_t past, std::int64_t panel, std::int64_t width,
-               Chunk chunk, Scratch& scratch) {
-  for (; block + 2 <= past; block += 2) {
-    std::int64_t p = 0;
-    for (; p + 2 <= width; p += 2) Block2x2(w, x, out, block, panel + p, chunk, scratch);
-    if (p < width) {
-      Block1xN<1>(w, x, out, block, panel + p, chunk, scratch);
-      Block1xN<1>(w, x, out, block + 1, panel + p, chunk, scratch);
+// All blocks [0, blocks) against panels [panel, panel + width), width <= 4.
+void RowBlocks(const Work& work, std::int64_t blocks, std::int64_t panel, std::int64_t width) {
+  const std::int64_t past = panel + width;
+  std::int64_t block = 0;
+  for (; block + 2 <= blocks; block += 2) {
+    std::int64_t p = panel;
+    for (; p + 2 <= past; p += 2) Block2x2(work, block, p);
+    if (p < past) {
+      Block1xN<1>(work, block, p);
+      Block1xN<1>(work, block + 1, p);
     }
   }
-  if (block == past) return;
+  if (block == blocks) return;
   if (width == 4) {
-    Block1xN<4>(w, x, out, block, panel, chunk, scratch);
+    Block1xN<4>(work, block, panel);
     return;
   }
-  std::int64_t p = 0;
-  for (; p + 2 <= width; p += 2) Block1xN<2>(w, x, out, block, panel + p, chunk, scratch);
-  if (p < width) Block1xN<1>(w, x, out, block, panel + p, chunk, scratch);
+  std::int64_t p = panel;
+  for (; p + 2 <= past; p += 2) Block1xN<2>(work, block, p);
+  if (p < past) Block1xN<1>(work, block, p);
 }
 
 }  // namespace
@@ -193,18 +193,23 @@ void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& ou
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) SetTile(config, tile, 16, kLineBytes);
   LoadTileConfig(config);
-  Scratch scratch;
+  Partial partial;
   const std::int64_t blocks = (x.rows + kBlockRows - 1) / kBlockRows;
   constexpr std::int64_t kBlocksAtOnce = kRowsAtOnce / kBlockRows;
   // One block of rows walks 4 panels at a time, more rows 2, which fit into L1.
   const std::int64_t width = blocks == 1 ? 4 : 2;
   for (std::int64_t block = 0; block < blocks; block += kBlocksAtOnce) {
-    const std::int64_t past = block + kBlocksAtOnce < blocks ? block + kBlocksAtOnce : blocks;
-    for (std::int64_t panel = begin; panel < end; panel += width) {
-      const std::int64_t here = end - panel < width ? end - panel : width;
+    const std::int64_t blocks_here = Least(blocks - block, kBlocksAtOnce);
+    // A single block streams its 4 panels to the end before it takes the next 4.
+    const std::int64_t panels_at_once = blocks == 1 ? width : kPanelsAtOnce;
+    for (std::int64_t panel = begin; panel < end; panel += panels_at_once) {
+      const std::int64_t panels_here = Least(end - panel, panels_at_once);
       for (std::int64_t cell = 0; cell < w.cells; cell += kCellsAtOnce) {
-        const Chunk chunk{cell, cell + kCellsAtOnce < w.cells ? cell + kCellsAtOnce : w.cells};
-        RowBlocks(w, x, out, block, past, panel, here, chunk, scratch);
+        const Chunk chunk{cell, Least(cell + kCellsAtOnce, w.cells)};
+        const Work work{w, x, out, chunk, panel, block, partial};
+        for (std::int64_t p = 0; p < panels_here; p += width) {
+          RowBlocks(work, blocks_here, p, Least(panels_here - p, width));
+        }
       }
     }
   }

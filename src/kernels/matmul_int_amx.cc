@@ -6,20 +6,25 @@
 // per cell two tile products (one per scale) go to a small buffer, from which AVX-512 scales them
 // into 16 registers of sums, while the tiles already work on the next cell.
 //
-// Blocking: 64 features x 8 cells of weights as signed bytes (32 KiB; INT4 is unpacked once into a
-// buffer) stay in L1 while all rows, up to 512 at a time, pass.
+// Blocking, from the inside out: 64 features x 8 cells of weights as signed bytes (32 KiB; INT4 is
+// unpacked once into a buffer) stay in L1 for up to 512 rows; the rows' inputs of 8 cells (256 KiB)
+// stay in L2 for 256 features; then the sums (512 KiB) rest in a buffer while the next 8 cells
+// follow (not in y, whose rows lie a power of two apart in most models and would share cache sets).
 #include "kernels/amx-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels::amx {
 namespace {
 
-constexpr std::int64_t kPanelsAtOnce = 4;
+constexpr std::int64_t kPanelsAtOnce = 4;    // of a chunk
+constexpr std::int64_t kPanelsOfGroup = 16;  // that share a pass over the activations
 constexpr std::int64_t kCellsAtOnce = 8;
 constexpr std::int64_t kRowsAtOnce = 512;
 constexpr int kTileBytes = 1024;
 // Fewer rows than this are faster with AVX-512 VNNI (Xeon of the Sapphire Rapids family with AMX).
 constexpr std::int64_t kSmallestRows = 5;
+
+TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 // Weights of a chunk: 4 panels x 8 cells.
 struct alignas(64) Chunk {
@@ -32,6 +37,11 @@ struct alignas(64) Chunk {
 
 struct alignas(64) Products {
   std::int32_t values[2][2][kBlockRows * kPanelCols];  // [buffer][half][row, feature]
+};
+
+// Sums of 512 rows x 256 features between chunks.
+struct alignas(64) Partial {
+  float tiles[kRowsAtOnce / kBlockRows][kPanelsOfGroup][kBlockRows * kPanelCols];
 };
 
 template <bool kIsInt8, bool kMinimum>
@@ -87,8 +97,7 @@ TARE_KERNEL_INLINE void Unpack(const WeightCells& w, std::int64_t panel, std::in
 // 16 rows (of which kRows are wanted) x one panel over the chunk's cells.
 template <int kRows, bool kMinimum>
 TARE_KERNEL_INLINE void Block(const Chunk& chunk, int p, const ActivationCells& x,
-                              std::int64_t block, std::int64_t first_cell, float* y,
-                              std::int64_t stride, std::int64_t rows, __mmask16 mask,
+                              std::int64_t block, std::int64_t first_cell, float* sums_so_far,
                               const std::uint8_t* ahead, std::int64_t ahead_bytes,
                               Products& products) {
   const std::int64_t at = block * x.cells + first_cell;
@@ -98,8 +107,7 @@ TARE_KERNEL_INLINE void Block(const Chunk& chunk, int p, const ActivationCells& 
   __m512 acc[kRows];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
-    acc[r] = first_cell == 0 || r >= rows ? _mm512_setzero_ps()
-                                          : _mm512_maskz_loadu_ps(mask, y + r * stride);
+    acc[r] = first_cell == 0 ? _mm512_setzero_ps() : _mm512_load_ps(sums_so_far + r * kPanelCols);
   }
   TARE_CELL_PRODUCTS(0, 1, 4, 5, 6, 7, input, chunk.codes[p][0], products.values[0]);
   for (std::int64_t c = 0; c < chunk.cells; ++c) {
@@ -139,33 +147,38 @@ TARE_KERNEL_INLINE void Block(const Chunk& chunk, int p, const ActivationCells& 
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
-    if (r < rows) _mm512_mask_storeu_ps(y + r * stride, mask, acc[r]);
+    _mm512_store_ps(sums_so_far + r * kPanelCols, acc[r]);
   }
 }
 
 #undef TARE_CELL_PRODUCTS
 
-// Every panel of the chunk against one block of rows.
+// Every panel of the chunk against one block of rows; `tiles` are its sums.
 template <bool kMinimum>
 void BlockRowsOf(const WeightCells& w, const Chunk& chunk, const ActivationCells& x,
                  const Output& out, std::int64_t block, std::int64_t panel, std::int64_t width,
-                 std::int64_t first_cell, bool is_first_block, Products& products) {
+                 std::int64_t first_cell, bool is_first_block,
+                 float (*tiles)[kBlockRows * kPanelCols], Products& products) {
   const std::int64_t left = x.rows - block * kBlockRows;
   const std::int64_t rows = left < kBlockRows ? left : kBlockRows;
+  const bool is_last_chunk = first_cell + kCellsAtOnce >= w.cells;
   for (std::int64_t p = 0; p < width; ++p) {
-    float* y = out.y + block * kBlockRows * out.stride + (panel + p) * kPanelCols;
-    const __mmask16 mask = PanelMask(w, panel + p);
     // While the first block of rows is multiplied, memory fetches the weights that follow.
-    const bool last_chunk = first_cell + kCellsAtOnce >= w.cells;
-    const std::uint8_t* ahead = last_chunk ? CellAt(w, panel + p + kPanelsAtOnce, 0)
-                                           : CellAt(w, panel + p, first_cell + kCellsAtOnce);
+    const std::uint8_t* ahead = is_last_chunk ? CellAt(w, panel + p + kPanelsAtOnce, 0)
+                                              : CellAt(w, panel + p, first_cell + kCellsAtOnce);
     const std::int64_t ahead_bytes = is_first_block ? w.cell_bytes : 0;
     if (rows > 8) {
-      Block<16, kMinimum>(chunk, static_cast<int>(p), x, block, first_cell, y, out.stride, rows,
-                          mask, ahead, ahead_bytes, products);
+      Block<16, kMinimum>(chunk, static_cast<int>(p), x, block, first_cell, tiles[p], ahead,
+                          ahead_bytes, products);
     } else {
-      Block<8, kMinimum>(chunk, static_cast<int>(p), x, block, first_cell, y, out.stride, rows,
-                         mask, ahead, ahead_bytes, products);
+      Block<8, kMinimum>(chunk, static_cast<int>(p), x, block, first_cell, tiles[p], ahead,
+                         ahead_bytes, products);
+    }
+    if (!is_last_chunk) continue;
+    const __mmask16 mask = PanelMask(w, panel + p);
+    float* y = out.y + block * kBlockRows * out.stride + (panel + p) * kPanelCols;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      _mm512_mask_storeu_ps(y + r * out.stride, mask, _mm512_load_ps(tiles[p] + r * kPanelCols));
     }
   }
 }
@@ -180,20 +193,26 @@ void Panels(const WeightCells& w, const ActivationCells& x, const Output& out, s
   LoadTileConfig(config);
   Chunk chunk;
   Products products;
+  Partial partial;
   const std::int64_t blocks = (x.rows + kBlockRows - 1) / kBlockRows;
   constexpr std::int64_t kBlocksAtOnce = kRowsAtOnce / kBlockRows;
+  // A single block of rows streams its 4 panels to the end before it takes the next 4.
+  const std::int64_t group = blocks == 1 ? kPanelsAtOnce : kPanelsOfGroup;
   for (std::int64_t first = 0; first < blocks; first += kBlocksAtOnce) {
-    const std::int64_t past = first + kBlocksAtOnce < blocks ? first + kBlocksAtOnce : blocks;
-    for (std::int64_t panel = begin; panel < end; panel += kPanelsAtOnce) {
-      const std::int64_t width = end - panel < kPanelsAtOnce ? end - panel : kPanelsAtOnce;
+    const std::int64_t past = Least(first + kBlocksAtOnce, blocks);
+    for (std::int64_t group_begin = begin; group_begin < end; group_begin += group) {
+      const std::int64_t group_end = Least(group_begin + group, end);
       for (std::int64_t cell = 0; cell < w.cells; cell += kCellsAtOnce) {
-        chunk.cells = w.cells - cell < kCellsAtOnce ? w.cells - cell : kCellsAtOnce;
-        for (std::int64_t p = 0; p < width; ++p) {
-          Unpack<kIsInt8, kMinimum>(w, panel + p, cell, static_cast<int>(p), chunk);
-        }
-        for (std::int64_t block = first; block < past; ++block) {
-          BlockRowsOf<kMinimum>(w, chunk, x, out, block, panel, width, cell, block == first,
-                                products);
+        chunk.cells = Least(w.cells - cell, kCellsAtOnce);
+        for (std::int64_t panel = group_begin; panel < group_end; panel += kPanelsAtOnce) {
+          const std::int64_t width = Least(group_end - panel, kPanelsAtOnce);
+          for (std::int64_t p = 0; p < width; ++p) {
+            Unpack<kIsInt8, kMinimum>(w, panel + p, cell, static_cast<int>(p), chunk);
+          }
+          for (std::int64_t block = first; block < past; ++block) {
+            BlockRowsOf<kMinimum>(w, chunk, x, out, block, panel, width, cell, block == first,
+                                  partial.tiles[block - first] + (panel - group_begin), products);
+          }
         }
       }
     }

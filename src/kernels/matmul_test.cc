@@ -130,7 +130,8 @@ TEST_P(PerIsa, ProductsAgreeWithDoublePrecision) {
 TEST_P(PerIsa, ARowIsTheSameWhateverRowsAreBesideIt) {
   const std::int64_t n = 83, k = 608;
   const auto x = RandomFloats(static_cast<std::size_t>(70 * k), 5);
-  for (StoredType stored : {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1}) {
+  for (StoredType stored : {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1,
+                            StoredType::kBf16, StoredType::kF32}) {
     const StoredMatrix matrix = RandomStored(stored, n, k, 6);
     auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, pool_);
     ASSERT_TRUE(w);
@@ -141,6 +142,28 @@ TEST_P(PerIsa, ARowIsTheSameWhateverRowsAreBesideIt) {
       const auto y = Multiply(*w, part, m, pool_);
       ASSERT_EQ(std::memcmp(y.data(), all.data() + first * n, y.size() * sizeof(float)), 0)
           << ToString(stored) << " with " << m << " rows";
+    }
+  }
+}
+
+// Crosses every border of the blocking: 512 rows, 256 features, 512 inputs.
+TEST_P(PerIsa, LargeProductsEqualTheirPieces) {
+  if (GetParam() < Isa::kAvx512) GTEST_SKIP() << "this set works row by row";
+  const std::int64_t m = 533, n = 300, k = 1120;
+  const auto x = RandomFloats(static_cast<std::size_t>(m * k), 15);
+  for (StoredType stored :
+       {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1, StoredType::kBf16}) {
+    const StoredMatrix matrix = RandomStored(stored, n, k, 16);
+    ThreadPool single(1);
+    auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, single);
+    ASSERT_TRUE(w);
+    const auto all = Multiply(*w, x, m, single);
+    for (std::int64_t first : {0, 16, 500, 511, 520}) {
+      const std::int64_t rows = std::min<std::int64_t>(13, m - first);
+      const std::vector<float> part(x.begin() + first * k, x.begin() + (first + rows) * k);
+      const auto y = Multiply(*w, part, rows, single);
+      ASSERT_EQ(std::memcmp(y.data(), all.data() + first * n, y.size() * sizeof(float)), 0)
+          << ToString(stored) << " from row " << first;
     }
   }
 }

@@ -12,11 +12,11 @@ std::int64_t ProbeFmaAvx2(std::int64_t rounds) {
   const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) {
-      acc[i] = _mm256_fmadd_ps(acc[i], a, b);
-      asm volatile("" : "+x"(acc[i]));
-    }
+    for (int i = 0; i < kChains; ++i) acc[i] = _mm256_fmadd_ps(acc[i], a, b);
   }
+  // Makes the results count as used.
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) asm volatile("" ::"x"(acc[i]));
   return rounds * kChains * 8 * 2;
 }
 

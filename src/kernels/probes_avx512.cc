@@ -11,11 +11,11 @@ std::int64_t ProbeFmaAvx512(std::int64_t rounds) {
   const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.001f);
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kChains; ++i) {
-      acc[i] = _mm512_fmadd_ps(acc[i], a, b);
-      asm volatile("" : "+v"(acc[i]));
-    }
+    for (int i = 0; i < kChains; ++i) acc[i] = _mm512_fmadd_ps(acc[i], a, b);
   }
+  // Makes the results count as used.
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) asm volatile("" ::"v"(acc[i]));
   return rounds * kChains * 16 * 2;
 }
 
@@ -26,11 +26,11 @@ std::int64_t ProbeVnniAvx512(std::int64_t rounds) {
   const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2);
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kChains; ++i) {
-      acc[i] = _mm512_dpbusd_epi32(acc[i], a, b);
-      asm volatile("" : "+v"(acc[i]));
-    }
+    for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbusd_epi32(acc[i], a, b);
   }
+  // Makes the results count as used.
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) asm volatile("" ::"v"(acc[i]));
   return rounds * kChains * 64 * 2;
 }
 

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   app.add_flag("-v,--verbose", verbose, "Log debug messages");
 
   Invocation invocation;
+  AddServe(app, invocation);
   AddGenerate(app, invocation);
   AddBench(app, invocation);
   AddInspect(app, invocation);

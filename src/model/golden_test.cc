@@ -35,7 +35,8 @@ class GoldenTest : public testing::Test {
     if (!path) GTEST_SKIP() << kTestModelMissing;
     const auto text = ReadFile(TARE_SOURCE_DIR "/tests/golden/smollm2_135m_q4_1.json");
     ASSERT_TRUE(text) << text.error().message;
-    for (const auto& c : nlohmann::json::parse(*text)["cases"]) {
+    const auto document = nlohmann::json::parse(*text);
+    for (const auto& c : document["cases"]) {
       cases_.push_back({c["prompt"], ToTokens(c["tokens"]), c["top"], c["sample"], c["rms"],
                         ToTokens(c["greedy"])});
     }

@@ -130,21 +130,22 @@ TEST(ParameterCountTest, ReadsPublishedConfigs) {
 }
 
 TEST(JsonConfigTest, NamesWhatIsWrong) {
-  const auto error = [](const json& change) {
-    const auto read =
-        ParseJsonConfig(With(Dense("llama", 2, 64, 4, 2, 96, 160), change).dump(), "config.json");
+  const auto error = [](const char* key, const json& value) {
+    json config = Dense("llama", 2, 64, 4, 2, 96, 160);
+    config[key] = value;
+    const auto read = ParseJsonConfig(config.dump(), "config.json");
     return read ? "no error" : read.error().message;
   };
   using testing::HasSubstr;
-  EXPECT_THAT(error({{"num_hidden_layers", "two"}}),
+  EXPECT_THAT(error("num_hidden_layers", "two"),
               HasSubstr("config.json: key 'num_hidden_layers' is string, an integer is needed"));
-  EXPECT_THAT(error({{"num_hidden_layers", -1}}), HasSubstr("which no model has"));
-  EXPECT_THAT(error({{"num_hidden_layers", nullptr}}), HasSubstr("is missing"));
-  EXPECT_THAT(error({{"hidden_act", "gelu"}}), HasSubstr("hidden_act 'gelu'"));
-  EXPECT_THAT(error({{"model_type", "mamba"}}), HasSubstr("model_type 'mamba' is not supported"));
+  EXPECT_THAT(error("num_hidden_layers", -1), HasSubstr("which no model has"));
+  EXPECT_THAT(error("num_hidden_layers", nullptr), HasSubstr("is missing"));
+  EXPECT_THAT(error("hidden_act", "gelu"), HasSubstr("hidden_act 'gelu'"));
+  EXPECT_THAT(error("model_type", "mamba"), HasSubstr("model_type 'mamba' is not supported"));
   EXPECT_THAT(error({{"rope_scaling", {{"rope_type", "longrope"}}}}), HasSubstr("'longrope'"));
-  EXPECT_THAT(error({{"rope_scaling", 3}}), HasSubstr("'rope_scaling' is number"));
-  EXPECT_THAT(error({{"attention_bias", true}}), HasSubstr("attention_bias"));
+  EXPECT_THAT(error("rope_scaling", 3), HasSubstr("'rope_scaling' is number"));
+  EXPECT_THAT(error("attention_bias", true), HasSubstr("attention_bias"));
   EXPECT_EQ(error({}), "no error");
   EXPECT_FALSE(ParseJsonConfig("[1, 2", "config.json"));
   EXPECT_FALSE(ParseJsonConfig("{}", "config.json"));

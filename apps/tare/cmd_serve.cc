@@ -1,0 +1,98 @@
+// tare serve: puts a model, other servers, or both behind one OpenAI-compatible address.
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "apps/tare/commands.h"
+#include "apps/tare/local_model_flags.h"
+#include "base/units.h"
+#include "gateway/serve.h"
+#include "model/load.h"
+
+namespace tare::app {
+namespace {
+
+struct ServeWords {
+  LocalModelFlags model;
+  std::string config;
+  bool check_config = false;
+  std::string name;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  int http_threads = 1;
+  int tensor_parallel = 1;
+  std::string api_key_file;
+  std::string drain_timeout = "30s";
+};
+
+Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
+  gateway::ServeOptions options;
+  TARE_TRY(engine::LocalModelOptions local, words.model.ToOptions());
+  // Without a configuration a model is always served, the default one if none is named; with one,
+  // only a model that is named.
+  if (words.config.empty() || !words.model.model.empty()) {
+    TARE_TRY(options.model, engine::ResolveModel(words.model.model));
+  }
+  TARE_TRY(options.dtype, model::ParseDtype(words.model.dtype));
+  TARE_TRY(options.drain_timeout, ParseDuration(words.drain_timeout));
+  if (words.tensor_parallel != 1) {
+    return FailParam("tensor-parallel-size",
+                     "this engine computes on one machine's cores: --tensor-parallel-size may only "
+                     "be 1; use --threads, or --config to spread over several servers");
+  }
+  options.engine = local.engine;
+  options.threads = words.model.threads;
+  options.config = words.config;
+  options.name = words.name;
+  options.host = words.host;
+  options.port = static_cast<std::uint16_t>(words.port);
+  options.io_threads = words.http_threads;
+  options.api_key_file = words.api_key_file;
+  options.version = TARE_VERSION;
+  return options;
+}
+
+int Run(const ServeWords& words) {
+  auto options = ToOptions(words);
+  if (!options) return Report(options.error());
+  const Status served = words.check_config ? gateway::CheckConfig(*options, stderr)
+                                           : gateway::Serve(*options, stderr);
+  return served ? kSuccess : Report(served.error());
+}
+
+}  // namespace
+
+void AddServe(CLI::App& app, Invocation& invocation) {
+  auto* command = app.add_subcommand("serve", "Serve a model to any OpenAI client");
+  auto words = std::make_shared<ServeWords>();
+  words->model.AddTo(*command);
+  command->add_option("--name,--served-model-name", words->name,
+                      "What clients call the model (default: the file's name)");
+  command->add_option("--host", words->host, "Address to listen on; 0.0.0.0 lets others in")
+      ->capture_default_str();
+  command->add_option("--port", words->port, "0 takes any free port and prints it")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  command->add_option("--http-threads", words->http_threads, "Threads for connections")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--api-key-file", words->api_key_file,
+                      "File of keys, one a line; without it everyone who can connect may ask");
+  command->add_option("--drain-timeout", words->drain_timeout,
+                      "How long running answers may go on after SIGTERM")
+      ->capture_default_str();
+  command->add_option("--tensor-parallel-size", words->tensor_parallel, "Only 1")
+      ->capture_default_str();
+  command->add_option("--config", words->config, "tare.yaml: other servers behind this address");
+  command->add_flag("--check-config", words->check_config,
+                    "Only read the configuration and say what is wrong with it");
+  command->footer(
+      "Example:\n"
+      "  tare serve model.gguf --dtype int4 --port 8000\n"
+      "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+      "       -d '{\"model\":\"model\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}'\n"
+      "Endpoints, errors and metrics: docs/SERVING.md.");
+  command->callback([words, &invocation] { invocation.run = [words] { return Run(*words); }; });
+}
+
+}  // namespace tare::app

@@ -1,8 +1,9 @@
 // Times the kernels on shapes of real models and holds every figure against the machine's limit.
 //
 // usage: kernels_bench [--threads N] [--filter TEXT] [--repeat N]
-// Times are medians over repeats of the wall clock; with one thread, of that thread's processor
-// time, which other programs on the machine disturb less. TARE_ISA chooses the instruction set.
+// Times are medians over repeats of the wall clock; with one thread, the least processor time of
+// that thread, which other programs on the machine disturb less. TARE_ISA chooses the instruction
+// set.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +39,7 @@ double Now() {
 }
 
 template <typename Work>
-double Median(int repeats, const Work& work) {
+double Typical(int repeats, const Work& work) {
   work();
   std::vector<double> times;
   for (int i = 0; i < repeats; ++i) {
@@ -47,7 +48,7 @@ double Median(int repeats, const Work& work) {
     times.push_back(Now() - start);
   }
   std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return use_thread_time ? times[0] : times[times.size() / 2];
 }
 
 std::vector<float> Random(std::size_t count) {
@@ -104,12 +105,13 @@ void BenchMatMul(const Options& options, const MachineLimits& limits, ThreadPool
       const auto x = Random(static_cast<std::size_t>(rows * k));
       std::vector<float> y(static_cast<std::size_t>(rows * n));
       Activations input;
-      const double seconds = Median(rows > 64 ? 3 : options.repeats, [&] {
-        for (const PackedMatrix& matrix : matrices) {
-          input.Set(x.data(), rows, k);
-          MatMul(matrix, input, y.data(), 0, pool);
-        }
-      });
+      const double seconds =
+          Typical(rows > 64 ? std::min(5, options.repeats) : options.repeats, [&] {
+            for (const PackedMatrix& matrix : matrices) {
+              input.Set(x.data(), rows, k);
+              MatMul(matrix, input, y.data(), 0, pool);
+            }
+          });
       const double operations =
           2.0 * static_cast<double>(rows) * static_cast<double>(n * k) * copies;
       const Bound bound = BoundOf(limits, type, weight_bytes, operations);
@@ -152,9 +154,9 @@ void BenchAttention(const Options& options, const MachineLimits& limits, ThreadP
       kv->Write(0, fill, kv_floats.data(), kv_floats.data(), pool);
       const auto q = Random(static_cast<std::size_t>(sequences * rows * heads * dim));
       std::vector<float> out(q.size());
-      const double seconds = Median(rows > 1 ? 3 : options.repeats, [&] {
-        Attention(*kv, 0, heads, 0.125f, step, q.data(), out.data(), pool);
-      });
+      const double seconds =
+          Typical(rows > 1 ? std::min(5, options.repeats) : options.repeats,
+                  [&] { Attention(*kv, 0, heads, 0.125f, step, q.data(), out.data(), pool); });
       const double pairs = static_cast<double>(sequences) * rows * (start + (rows + 1) / 2.0);
       const double operations = 4.0 * pairs * heads * dim;
       const double bytes = static_cast<double>(KvBytesPerToken({1, kv_heads, dim, type})) *
@@ -170,7 +172,7 @@ void BenchAttention(const Options& options, const MachineLimits& limits, ThreadP
 
 void BenchPool(ThreadPool& pool) {
   constexpr int kJobs = 20000;
-  const double seconds = Median(5, [&] {
+  const double seconds = Typical(5, [&] {
     for (int i = 0; i < kJobs; ++i) pool.Run([](int) {});
   });
   fmt::print("empty fork and join on {} threads: {:.2f} us\n", pool.size(), seconds / kJobs * 1e6);

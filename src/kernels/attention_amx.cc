@@ -1,5 +1,6 @@
 // Attention on AMX tiles; see attention_bf16-inl.h. A page's K part holds a full tile for every 32
 // dimensions; its V part a half-depth one (16 tokens) for every 16 dimensions.
+#if defined(__x86_64__)
 #define TARE_KERNELS_NAMESPACE amx
 #include "kernels/amx-inl.h"
 #include "kernels/kernel_functions.h"
@@ -87,3 +88,5 @@ struct Products {
 }  // namespace tare::kernels::amx
 
 #include "kernels/attention_bf16-inl.h"
+
+#endif  // __x86_64__

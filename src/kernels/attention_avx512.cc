@@ -1,4 +1,5 @@
 // Attention with AVX-512's BF16 dot products; see attention_bf16-inl.h.
+#if defined(__x86_64__)
 #define TARE_KERNELS_NAMESPACE avx512
 #include "kernels/avx512-inl.h"
 #include "kernels/kernel_functions.h"
@@ -54,3 +55,5 @@ struct Products {
 }  // namespace tare::kernels::avx512
 
 #include "kernels/attention_bf16-inl.h"
+
+#endif  // __x86_64__

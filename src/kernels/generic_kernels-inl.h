@@ -61,30 +61,38 @@ void MatMulF32(const WeightCells& w, const ActivationCells& x, const Output& out
   }
 }
 
+template <int kRows>
+inline void Bf16Rows(const WeightCells& w, const ActivationCells& x, const Output& out,
+                     std::int64_t panel, std::int64_t row) {
+  float acc[kRows][kLanes] = {};
+  const std::uint16_t* input =
+      x.bf16 + (row / kBlockRows * x.cells * kBlockRows + row % kBlockRows) * kBf16CellDepth;
+  for (std::int64_t c = 0; c < w.cells; ++c, input += kBlockRows * kBf16CellDepth) {
+    const auto* line = reinterpret_cast<const std::uint32_t*>(Cell(w, panel, c));
+    for (int i = 0; i < kBf16CellDepth; i += 2, line += kLanes) {
+      for (int r = 0; r < kRows; ++r) {
+        const float even = Bf16ToFloat(input[r * kBf16CellDepth + i]);
+        const float odd = Bf16ToFloat(input[r * kBf16CellDepth + i + 1]);
+        for (int j = 0; j < kLanes; ++j) {
+          acc[r][j] = MultiplyAdd(even, BitsToFloat(line[j] << 16), acc[r][j]);
+          acc[r][j] = MultiplyAdd(odd, BitsToFloat(line[j] & 0xffff0000u), acc[r][j]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) Store(acc[r], w, panel, row + r, out);
+}
+
 void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& out,
                 std::int64_t begin, std::int64_t end) {
   for (std::int64_t panel = begin; panel < end; ++panel) {
-    for (std::int64_t row = 0; row < x.rows; ++row) {
-      float acc[kLanes] = {};
-      for (std::int64_t cell = 0; cell < w.cells; ++cell) {
-        const auto* line = reinterpret_cast<const std::uint32_t*>(Cell(w, panel, cell));
-        const std::uint16_t* input =
-            x.bf16 +
-            ((row / kBlockRows * x.cells + cell) * kBlockRows + row % kBlockRows) * kBf16CellDepth;
-        for (int i = 0; i < kBf16CellDepth; i += 2, line += kLanes) {
-          const float even = Bf16ToFloat(input[i]);
-          const float odd = Bf16ToFloat(input[i + 1]);
-          for (int j = 0; j < kLanes; ++j) {
-            acc[j] = MultiplyAdd(even, BitsToFloat(line[j] << 16), acc[j]);
-            acc[j] = MultiplyAdd(odd, BitsToFloat(line[j] & 0xffff0000u), acc[j]);
-          }
-        }
-      }
-      Store(acc, w, panel, row, out);
-    }
+    std::int64_t row = 0;
+    for (; row + 4 <= x.rows; row += 4) Bf16Rows<4>(w, x, out, panel, row);
+    for (; row < x.rows; ++row) Bf16Rows<1>(w, x, out, panel, row);
   }
 }
 
+#ifndef TARE_KERNELS_WITHOUT_INTEGER_MATMUL
 // Adds the products of one line (4 inputs of 16 features) to the dot products.
 template <typename Code>
 TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* input, std::int32_t* dot) {
@@ -169,6 +177,7 @@ void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& ou
   }
 }
 
+#endif  // TARE_KERNELS_WITHOUT_INTEGER_MATMUL
 #endif  // TARE_KERNELS_WITHOUT_MATMUL
 
 void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,

@@ -10,6 +10,11 @@ namespace tare::kernels {
   void name(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin, \
             std::int64_t end)
 
+namespace avx2 {
+TARE_DECLARE_MATMUL(MatMulInt8);
+TARE_DECLARE_MATMUL(MatMulInt4);
+}  // namespace avx2
+
 namespace avx512 {
 TARE_DECLARE_MATMUL(MatMulF32);
 TARE_DECLARE_MATMUL(MatMulBf16);

@@ -1,8 +1,11 @@
 // Kernels for AVX2 with FMA and F16C.
+#if defined(__x86_64__)
 #define TARE_KERNELS_NAMESPACE avx2
+#define TARE_KERNELS_WITHOUT_INTEGER_MATMUL
 #include "kernels/generic_kernels-inl.h"
 //
 #include "kernels/generic_rows-inl.h"
+#include "kernels/kernel_functions.h"
 
 namespace tare::kernels {
 
@@ -24,3 +27,5 @@ constinit const KernelTable kAvx2Kernels = {
 };
 
 }  // namespace tare::kernels
+
+#endif  // __x86_64__

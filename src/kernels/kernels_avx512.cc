@@ -1,4 +1,5 @@
 // Kernels for AVX-512 with VNNI and BF16.
+#if defined(__x86_64__)
 #define TARE_KERNELS_NAMESPACE avx512
 #define TARE_KERNELS_WITHOUT_MATMUL
 // AttendSegment is the name of the better one in attention_avx512.cc.
@@ -50,3 +51,5 @@ constinit const KernelTable kAvx512Kernels = {
 };
 
 }  // namespace tare::kernels
+
+#endif  // __x86_64__

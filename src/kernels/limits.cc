@@ -107,7 +107,7 @@ CpuIdentity IdentifyCpu() {
   cpu.name = "unknown processor";
 #if defined(__x86_64__)
   unsigned regs[12] = {};
-  if (__get_cpuid_max(0x80000000u, nullptr) >= 0x80000004u) {
+  if (static_cast<unsigned>(__get_cpuid_max(0x80000000u, nullptr)) >= 0x80000004u) {
     for (unsigned i = 0; i < 3; ++i) {
       __get_cpuid(0x80000002u + i, &regs[4 * i], &regs[4 * i + 1], &regs[4 * i + 2],
                   &regs[4 * i + 3]);

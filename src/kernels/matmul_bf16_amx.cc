@@ -7,6 +7,7 @@
 // (512 KiB) stay in L2 for 256 features; then the sums (512 KiB) rest in a buffer while the next 16
 // cells follow. Sums do not rest in y itself: its rows lie a power of two apart in most models and
 // would fight for a few cache sets.
+#if defined(__x86_64__)
 #include "kernels/amx-inl.h"
 #include "kernels/kernel_functions.h"
 
@@ -217,3 +218,5 @@ void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& ou
 }
 
 }  // namespace tare::kernels::amx
+
+#endif  // __x86_64__

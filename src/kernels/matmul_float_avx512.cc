@@ -1,5 +1,6 @@
 // F32 and BF16 products with AVX-512 (BF16: its dot-product instruction). Every output is summed in
 // the same order whatever the number of rows, so a row's result does not depend on its neighbours.
+#if defined(__x86_64__)
 #include "kernels/avx512-inl.h"
 #include "kernels/kernel_functions.h"
 
@@ -90,3 +91,5 @@ void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& ou
 }
 
 }  // namespace tare::kernels::avx512
+
+#endif  // __x86_64__

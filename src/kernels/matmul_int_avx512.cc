@@ -1,4 +1,5 @@
 // INT8 and INT4 products with AVX-512 VNNI: up to 8 activation rows share each load of weights.
+#if defined(__x86_64__)
 #include <type_traits>
 
 #include "kernels/avx512-inl.h"
@@ -81,7 +82,9 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
   }
   const __mmask16 mask = PanelMask(w, panel);
   float* y = out.y + row * out.stride + panel * kPanelCols;
-  for (int r = 0; r < kRows; ++r) _mm512_mask_storeu_ps(y + r * out.stride, mask, acc[r]);
+  for (int r = 0; r < kRows && row + r < x.rows; ++r) {
+    _mm512_mask_storeu_ps(y + r * out.stride, mask, acc[r]);
+  }
 }
 
 template <Codes kCodes>
@@ -89,17 +92,16 @@ TARE_KERNEL_INLINE void Panels(const WeightCells& w, const ActivationCells& x, c
                                std::int64_t begin, std::int64_t end) {
   for (std::int64_t panel = begin; panel < end; ++panel) {
     std::int64_t row = 0;
-    // A block of activations has 16 rows, so groups of 8, then of 4, 2 and 1 never cross it.
-    for (; row + 8 <= x.rows; row += 8) PanelRows<kCodes, 8>(w, x, out, panel, row);
-    if (row + 4 <= x.rows) {
+    // A block of activations has room for 16 rows, so a group of 8 or 4 may end in rows that do not
+    // exist: their products are computed and dropped, which is cheaper than a second pass.
+    for (; row + 4 < x.rows; row += 8) PanelRows<kCodes, 8>(w, x, out, panel, row);
+    if (row + 2 < x.rows) {
       PanelRows<kCodes, 4>(w, x, out, panel, row);
-      row += 4;
-    }
-    if (row + 2 <= x.rows) {
+    } else if (row + 2 == x.rows) {
       PanelRows<kCodes, 2>(w, x, out, panel, row);
-      row += 2;
+    } else if (row < x.rows) {
+      PanelRows<kCodes, 1>(w, x, out, panel, row);
     }
-    if (row < x.rows) PanelRows<kCodes, 1>(w, x, out, panel, row);
   }
 }
 
@@ -120,3 +122,5 @@ void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& ou
 }
 
 }  // namespace tare::kernels::avx512
+
+#endif  // __x86_64__

@@ -1,3 +1,4 @@
+#if defined(__x86_64__)
 #include "kernels/amx-inl.h"
 #include "kernels/probes.h"
 
@@ -52,3 +53,5 @@ std::int64_t ProbeBf16Amx(std::int64_t rounds) {
 }
 
 }  // namespace tare::kernels
+
+#endif  // __x86_64__

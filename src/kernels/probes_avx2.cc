@@ -1,3 +1,4 @@
+#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "kernels/probes.h"
@@ -34,3 +35,5 @@ std::uint64_t ReadAvx2(const std::uint8_t* data, std::size_t bytes) {
 }
 
 }  // namespace tare::kernels
+
+#endif  // __x86_64__

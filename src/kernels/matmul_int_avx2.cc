@@ -1,0 +1,164 @@
+// INT8 and INT4 products with AVX2, which has no instruction for whole dot products: maddubs gives
+// sums of two byte products as 16 bits, madd widens them.
+//
+// INT8 takes |w| as the unsigned operand and gives its sign to the activation; 128 * 127 * 2 fits
+// 16 bits. INT4 codes are unsigned already, and 8 lines of 15 * 127 * 2 fit 16 bits, so they are
+// widened once for 32 inputs.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "kernels/half.h"
+#include "kernels/kernel_functions.h"
+
+namespace tare::kernels::avx2 {
+namespace {
+
+constexpr int kHalf = 8;  // features of a 256-bit register
+
+enum class Codes { kInt8, kInt4, kInt4Minimum };
+
+TARE_KERNEL_INLINE __m256i Load(const std::uint8_t* from) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+}
+
+TARE_KERNEL_INLINE __m256 Halves(const std::uint8_t* from) {
+  return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+TARE_KERNEL_INLINE __m256i Broadcast(const std::int8_t* four_bytes) {
+  std::int32_t value;
+  __builtin_memcpy(&value, four_bytes, sizeof value);
+  return _mm256_set1_epi32(value);
+}
+
+// Exact dot products of 32 inputs and 8 features with kRows rows.
+template <Codes kCodes, int kRows>
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int8_t* codes,
+                             const std::int32_t* sums, __m256i* dots) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  if constexpr (kCodes == Codes::kInt8) {
+    for (int r = 0; r < kRows; ++r) dots[r] = _mm256_setzero_si256();
+    lines += half * 8 * kLineBytes;
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const __m256i w = Load(lines + i * kLineBytes);
+      const __m256i magnitude = _mm256_abs_epi8(w);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i x = _mm256_sign_epi8(Broadcast(codes + r * kInt8CellDepth + i * 4), w);
+        dots[r] =
+            _mm256_add_epi32(dots[r], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, x), ones));
+      }
+    }
+  } else {
+    const __m256i low_bits = _mm256_set1_epi8(0x0f);
+    for (int r = 0; r < kRows; ++r) dots[r] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      __m256i w = Load(lines + i * kLineBytes);
+      w = _mm256_and_si256(half == 0 ? w : _mm256_srli_epi16(w, 4), low_bits);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i x = Broadcast(codes + r * kInt8CellDepth + i * 4);
+        dots[r] = _mm256_add_epi16(dots[r], _mm256_maddubs_epi16(w, x));
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      dots[r] = _mm256_madd_epi16(dots[r], ones);
+      if constexpr (kCodes == Codes::kInt4) {
+        dots[r] = _mm256_sub_epi32(dots[r], _mm256_set1_epi32(8 * sums[r]));
+      }
+    }
+  }
+}
+
+template <Codes kCodes, int kRows>
+TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x, const Output& out,
+                                  std::int64_t panel, std::int64_t row) {
+  constexpr int kCodeBytes = kCodes == Codes::kInt8 ? kInt8Codes : kInt4Codes;
+  const int slot = static_cast<int>(row % kBlockRows);
+  const std::int64_t first_cell = row / kBlockRows * x.cells;
+  const std::int8_t* codes = x.codes + (first_cell * kBlockRows + slot) * kInt8CellDepth;
+  const float* scales = x.scales + first_cell * kBlockRows + slot;
+  const std::int32_t* sums = x.sums + first_cell * 2 * kBlockRows + slot;
+  const float* float_sums = x.float_sums + first_cell * 2 * kBlockRows + slot;
+  const std::uint8_t* cell = w.data + panel * w.cells * w.cell_bytes;
+  __m256 acc[kRows][2];
+  for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+  for (std::int64_t c = 0; c < w.cells; ++c) {
+#pragma GCC unroll 2
+    for (int part = 0; part < 2; ++part) {  // features 0..7, then 8..15
+      const std::uint8_t* lines = cell + part * kHalf * 4;
+      const std::uint8_t* scale = cell + kCodeBytes + part * kHalf * 2;
+      __m256i dots0[kRows], dots1[kRows];
+      Dots<kCodes, kRows>(lines, 0, codes, sums, dots0);
+      Dots<kCodes, kRows>(lines, 1, codes + kGroup, sums + kBlockRows, dots1);
+      const __m256 scale0 = Halves(scale);
+      const __m256 scale1 = Halves(scale + 32);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        __m256 f = _mm256_mul_ps(_mm256_cvtepi32_ps(dots0[r]), scale0);
+        f = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots1[r]), scale1, f);
+        if constexpr (kCodes == Codes::kInt4Minimum) {
+          f = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r]), Halves(scale + kLineBytes), f);
+          f = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r + kBlockRows]),
+                              Halves(scale + kLineBytes + 32), f);
+        }
+        acc[r][part] = _mm256_fmadd_ps(f, _mm256_set1_ps(scales[r]), acc[r][part]);
+      }
+    }
+    cell += w.cell_bytes;
+    codes += kBlockRows * kInt8CellDepth;
+    scales += kBlockRows;
+    sums += 2 * kBlockRows;
+    float_sums += 2 * kBlockRows;
+  }
+  const std::int64_t first = panel * kPanelCols;
+  const std::int64_t left = w.rows - first;
+  for (int r = 0; r < kRows; ++r) {
+    float* y = out.y + (row + r) * out.stride + first;
+    if (left >= kPanelCols) {
+      _mm256_storeu_ps(y, acc[r][0]);
+      _mm256_storeu_ps(y + kHalf, acc[r][1]);
+    } else {
+      alignas(32) float values[kPanelCols];
+      _mm256_store_ps(values, acc[r][0]);
+      _mm256_store_ps(values + kHalf, acc[r][1]);
+      for (std::int64_t j = 0; j < left; ++j) y[j] = values[j];
+    }
+  }
+}
+
+template <Codes kCodes>
+TARE_KERNEL_INLINE void Panels(const WeightCells& w, const ActivationCells& x, const Output& out,
+                               std::int64_t begin, std::int64_t end) {
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    std::int64_t row = 0;
+    for (; row + 4 <= x.rows; row += 4) PanelRows<kCodes, 4>(w, x, out, panel, row);
+    if (row + 2 <= x.rows) {
+      PanelRows<kCodes, 2>(w, x, out, panel, row);
+      row += 2;
+    }
+    if (row < x.rows) PanelRows<kCodes, 1>(w, x, out, panel, row);
+  }
+}
+
+}  // namespace
+
+void MatMulInt8(const WeightCells& w, const ActivationCells& x, const Output& out,
+                std::int64_t begin, std::int64_t end) {
+  Panels<Codes::kInt8>(w, x, out, begin, end);
+}
+
+void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& out,
+                std::int64_t begin, std::int64_t end) {
+  if (w.with_minimum) {
+    Panels<Codes::kInt4Minimum>(w, x, out, begin, end);
+  } else {
+    Panels<Codes::kInt4>(w, x, out, begin, end);
+  }
+}
+
+}  // namespace tare::kernels::avx2
+
+#endif  // __x86_64__

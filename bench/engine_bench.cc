@@ -216,17 +216,17 @@ void Prefix(const Arguments& arguments) {
 void Pages() {
   // Bookkeeping only: what the pages of 32 sequences hold that are, on average, half full.
   constexpr int kLength = 8192, kSequences = 32;
-  std::mt19937_64 random(3);
   std::uint64_t tokens = 0, paged = 0;
   for (int i = 0; i < kSequences; ++i) {
-    const std::uint64_t length = 1 + random() % kLength;
+    const auto length =
+        static_cast<std::uint64_t>((2 * i + 1) * kLength / (2 * kSequences) + i % 16);
     tokens += length;
     paged +=
         (length + kernels::kTokensPerPage - 1) / kernels::kTokensPerPage * kernels::kTokensPerPage;
   }
   const std::uint64_t reserved = std::uint64_t{kLength} * kSequences;
   std::printf(
-      "\npages: %d sequences of 1 to %d tokens, %llu tokens held\n"
+      "\npages: %d sequences of up to %d tokens, half of it on average, %llu tokens held\n"
       "reserving the length: %llu slots, %.1f %% unused\npages of 16: %llu slots, %.2f %% unused; "
       "%.2f times as many sequences in the same memory\n",
       kSequences, kLength, static_cast<unsigned long long>(tokens),

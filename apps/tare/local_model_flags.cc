@@ -43,6 +43,11 @@ void LocalModelFlags::AddTo(CLI::App& command) {
                   "Tokens computed in one step at most")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  command
+      .add_option("--prefill-chunk", prefill_chunk,
+                  "Prompt tokens computed in a step beside running answers (0: no limit)")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command.add_option(
       "--kv-memory", kv_memory,
       "Memory for keys and values, e.g. 2GiB (default: what is left beside the weights)");
@@ -64,6 +69,7 @@ Result<engine::LocalModelOptions> LocalModelFlags::ToOptions() const {
   options.engine.max_model_len = max_model_len;
   options.engine.max_num_seqs = max_num_seqs;
   options.engine.max_num_batched_tokens = max_num_batched_tokens;
+  options.engine.prefill_chunk = prefill_chunk;
   options.engine.prefix_cache = !no_prefix_cache;
   if (!kv_memory.empty()) {
     auto bytes = ParseByteSize(kv_memory);

@@ -17,6 +17,7 @@ struct LocalModelFlags {
   int max_model_len = 0;
   int max_num_seqs = 32;
   int max_num_batched_tokens = 512;
+  int prefill_chunk = 128;
   std::string kv_memory;
   std::string kv_dtype = "bf16";
   std::string context_policy = "stop";

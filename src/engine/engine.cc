@@ -187,6 +187,7 @@ Status Engine::Impl::Start() {
   scheduling.pool.reserve_slabs = touched / scheduling.pool.pages_per_slab + 1;
   scheduling.max_num_seqs = options_.max_num_seqs;
   scheduling.max_num_batched_tokens = options_.max_num_batched_tokens;
+  scheduling.prefill_chunk = options_.prefill_chunk;
   scheduling.max_model_len = limits_.max_model_len;
   scheduling.prefix_cache = options_.prefix_cache;
   scheduling.ring = options_.context_policy == ContextPolicy::kRing;

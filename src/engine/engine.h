@@ -29,7 +29,8 @@ namespace tare::engine {
 struct EngineOptions {
   int max_num_seqs = 32;             // sequences that share a step
   int max_num_batched_tokens = 512;  // rows of a step; at least max_num_seqs
-  int max_model_len = 0;             // tokens; 0: the model's context length
+  int prefill_chunk = 128;  // prompt tokens of a step in which answers go on too; 0: no limit
+  int max_model_len = 0;    // tokens; 0: the model's context length
   kernels::KvType kv_type = kernels::KvType::kBf16;
   std::size_t kv_memory_bytes = 0;  // 0: enough for max_num_seqs sequences of 2048 tokens
   bool prefix_cache = true;

@@ -171,6 +171,10 @@ StepPlan Scheduler::Plan(Nanos now) {
   budget_ = static_cast<std::uint32_t>(options_.max_num_batched_tokens);
   preempted_ = false;
   PlanRunning(true);
+  const bool decoding = budget_ < static_cast<std::uint32_t>(options_.max_num_batched_tokens);
+  if (decoding && options_.prefill_chunk > 0) {
+    budget_ = std::min(budget_, static_cast<std::uint32_t>(options_.prefill_chunk));
+  }
   PlanRunning(false);
   if (!preempted_ && !WindowOpen(now)) Admit();
   Materialise(plan);
@@ -349,40 +353,49 @@ void Scheduler::Admit() {
   for (auto it = waiting_.begin(); it != waiting_.end() && budget_ > 0;) {
     Sequence& s = sequences_.at(it->second);
     ++it;  // admission takes s out of waiting_
-    const PrefixHit hit = s.expects_fork ? PrefixHit{{}, true} : FindPrefix(s);
+    PrefixHit hit = s.expects_fork ? PrefixHit{{}, true} : FindPrefix(s);
     if (hit.pending) {
       if (++passed_over > kMaxPassedOver) return;
       continue;
     }
     // Nothing less urgent may pass one that finds no room, or a long prompt would starve.
-    if (!TryAdmit(s, hit)) return;
+    if (!TryAdmit(s, std::move(hit))) return;
   }
 }
 
-bool Scheduler::TryAdmit(Sequence& s, const PrefixHit& hit) {
-  std::size_t taken = hit.pages.size();
-  // At least the last token is computed, for its logits. When it is in a cached page, that page is
-  // copied, which needs one more page than it saves work: worth it only when pages are plenty.
-  const bool whole = taken * kPage == s.tokens.size();
-  std::uint32_t wanted = 0;
-  const auto fits = [&](std::size_t pages_taken, bool copy) {
+std::optional<std::size_t> Scheduler::PagesToTake(const Sequence& s, const PrefixHit& hit,
+                                                  std::uint32_t& wanted) const {
+  // Each running sequence soon needs a page more; leaving none would only preempt this one.
+  const auto spare = static_cast<std::uint32_t>(running_.size());
+  const std::uint32_t needed = PagesFor(s.tokens.size());
+  const auto fits = [&](std::size_t taken, std::uint32_t copies) {
     std::uint32_t revived = 0;  // cached pages that stop being available
-    for (std::size_t i = 0; i < pages_taken; ++i) revived += pool_.references(hit.pages[i]) == 0;
-    wanted = PagesFor(s.tokens.size()) - static_cast<std::uint32_t>(pages_taken) + (copy ? 1 : 0) +
-             revived;
-    // Each running sequence soon needs a page more; leaving none would only preempt this one.
-    const auto spare = static_cast<std::uint32_t>(running_.size());
+    for (std::size_t i = 0; i < taken; ++i) revived += pool_.references(hit.pages[i]) == 0;
+    wanted = needed - static_cast<std::uint32_t>(taken) + copies + revived;
     return wanted + PromisedPages() + spare <= pool_.available();
   };
+  // At least the last token is computed, for its logits. When it is in a cached page, that page is
+  // copied, which needs one more page than it saves work: worth it only when pages are plenty.
+  const std::size_t found = hit.pages.size();
+  const bool whole = found * kPage == s.tokens.size();
+  if (fits(found, whole ? 1 : 0)) return found;
+  if (whole && fits(found - 1, 0)) return found - 1;
+  return std::nullopt;
+}
+
+bool Scheduler::TryAdmit(Sequence& s, PrefixHit hit) {
   const auto place = [&] {
     return running_.size() < static_cast<std::size_t>(options_.max_num_seqs);
   };
-  bool room = fits(taken, whole);
-  if (!room && whole) room = fits(--taken, false);
-  if (!room || !place()) {
+  std::uint32_t wanted = 0;
+  std::optional<std::size_t> found = PagesToTake(s, hit, wanted);
+  if (!found || !place()) {
     MakeRoomFor(s, wanted);
-    if (!place() || !fits(taken, whole && taken == hit.pages.size())) return false;
+    hit = FindPrefix(s);  // what gave way may have pushed pages out of the cache
+    found = PagesToTake(s, hit, wanted);
+    if (!found || !place()) return false;
   }
+  const std::size_t taken = *found;
 
   for (std::size_t i = 0; i < taken; ++i) pool_.Retain(hit.pages[i]);
   s.pages.assign(hit.pages.begin(), hit.pages.begin() + static_cast<std::ptrdiff_t>(taken));

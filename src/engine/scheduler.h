@@ -16,10 +16,12 @@
 // overtake it: no starvation.
 //
 // A step is filled with, in this order: the tokens of decoding sequences, so that they keep their
-// pace; the next chunks of prompts begun; prompts newly admitted. When pages run out, the least
-// urgent sequence is preempted: its pages are released (the full ones stay findable in the prefix
-// cache) and it waits to be computed again. The most urgent one can always take all pages, and
-// Submit refuses what would not fit alone, so everything admitted ends.
+// pace; the next chunks of prompts begun; prompts newly admitted. Beside decoding sequences prompts
+// get only `prefill_chunk` tokens, or each new prompt would hold up all answers for the time of a
+// large step. When pages run out, the least urgent sequence is preempted: its pages are released
+// (the full ones stay findable in the prefix cache) and it waits to be computed again. The most
+// urgent one can always take all pages, and Submit refuses what would not fit alone, so everything
+// admitted ends.
 //
 // Ring contexts. When a sequence fills its window, the oldest eighth of it after the pinned pages
 // is forgotten: those pages leave its table, so attention no longer sees them, and the rest moves
@@ -58,7 +60,8 @@ struct SchedulerOptions {
   PoolOptions pool;
   int max_num_seqs = 32;
   int max_num_batched_tokens = 512;  // at least max_num_seqs
-  int max_model_len = 0;             // tokens; the pool must hold as many
+  int prefill_chunk = 0;  // prompt tokens of a step in which answers go on too; 0: no limit
+  int max_model_len = 0;  // tokens; the pool must hold as many
   bool prefix_cache = true;
   bool ring = false;  // at max_model_len recycle the oldest page instead of ending
   int batch_window_requests = 32;
@@ -182,7 +185,11 @@ class Scheduler {
     bool pending = false;  // the next page is being computed by a running sequence
   };
   PrefixHit FindPrefix(const Sequence& s) const;
-  bool TryAdmit(Sequence& s, const PrefixHit& hit);
+  // How many of the pages found are worth taking when all of `s` shall have room, and how many
+  // pages that takes out of the available ones; nothing when there is no room.
+  std::optional<std::size_t> PagesToTake(const Sequence& s, const PrefixHit& hit,
+                                         std::uint32_t& wanted) const;
+  bool TryAdmit(Sequence& s, PrefixHit hit);
   // Makes the least urgent batch-tier sequence give way to a more urgent interactive one when that
   // helps `s` to `pages` more pages and a place.
   void MakeRoomFor(const Sequence& s, std::uint32_t pages);

@@ -106,6 +106,7 @@ SchedulerOptions VariedOptions(std::size_t seed) {
   options.pool.pages = 6 + static_cast<std::uint32_t>(seed % 3) * 7;
   options.max_num_seqs = 1 + static_cast<int>(seed % 5);
   options.max_num_batched_tokens = options.max_num_seqs + static_cast<int>(seed % 7) * 9;
+  options.prefill_chunk = static_cast<int>(seed % 6) * 5;
   options.batch_window = std::chrono::milliseconds(seed % 2 * 5);
   options.prefix_cache = seed % 4 != 3;
   options.batch_tier_ageing = std::chrono::milliseconds(20);

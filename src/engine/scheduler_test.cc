@@ -25,6 +25,19 @@ TEST(SchedulerTest, ChunksAPromptWhileOthersDecode) {
   EXPECT_EQ(h.answers[SequenceId{1}], h.Expected(SequenceId{1}, 50));
 }
 
+TEST(SchedulerTest, PromptsGetSmallerChunksBesideAnswers) {
+  SchedulerOptions options = SmallOptions();
+  options.prefill_chunk = 8;
+  Harness h(options);
+  h.Submit(Spec(1, Tokens({{1, 40}}), 20));
+  EXPECT_EQ(h.Step().tokens.size(), 40u);  // nobody is waiting for a next token
+  h.Submit(Spec(2, Tokens({{2, 20}}), 1));
+  EXPECT_EQ(h.Step().tokens.size(), 1u + 8u);
+  EXPECT_EQ(h.Step().tokens.size(), 1u + 8u);
+  EXPECT_EQ(h.Step().tokens.size(), 1u + 4u);
+  EXPECT_TRUE(h.finished.contains(SequenceId{2}));
+}
+
 TEST(SchedulerTest, WaitsForCompanyOnlyWhenIdle) {
   SchedulerOptions options = SmallOptions();
   options.batch_window = std::chrono::milliseconds(5);

@@ -1,12 +1,14 @@
 // tare econ: what serving costs, and what machines can do at most.
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include "apps/tare/commands.h"
 #include "base/files.h"
 #include "econ/cases.h"
 #include "econ/quantity.h"
 #include "econ/roofline_report.h"
+#include "econ/run_points.h"
 #include "econ/scenario_reader.h"
 #include "econ/scenario_report.h"
 
@@ -41,10 +43,21 @@ int Print(const Options& options, const nlohmann::json& json, const std::string&
   return kSuccess;
 }
 
+// A run record beside the scenario file.
+Result<econ::LoadPoint> LoadRun(const std::filesystem::path& path) {
+  TARE_TRY(std::string text, ReadFile(path));
+  const nlohmann::json run = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (run.is_discarded()) return Fail(ErrorKind::kCorrupt, "is not JSON");
+  return econ::LoadPointFromRun(run);
+}
+
 Result<int> Tco(const Options& options) {
   TARE_TRY(econ::Catalog catalog, OpenCatalog(options));
   TARE_TRY(config::Document document, config::Document::Load(options.file));
-  TARE_TRY(econ::Scenario scenario, econ::ReadScenario(document, catalog));
+  const std::filesystem::path folder = std::filesystem::path(options.file).parent_path();
+  TARE_TRY(econ::Scenario scenario,
+           econ::ReadScenario(document, catalog,
+                              [&](std::string_view path) { return LoadRun(folder / path); }));
   ThreadPool pool(options.threads);
   const econ::ScenarioAnswer answer = econ::Answer(scenario, options.draws, options.seed, &pool);
   if (!options.html.empty()) {

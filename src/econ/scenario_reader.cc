@@ -63,7 +63,8 @@ struct Bounds {
 
 class Reader {
  public:
-  Reader(Scenario& scenario, const Catalog& catalog) : scenario_(scenario), catalog_(catalog) {}
+  Reader(Scenario& scenario, const Catalog& catalog, const RunLoader& load_run)
+      : scenario_(scenario), catalog_(catalog), load_run_(load_run) {}
 
   void Read(const Value& root) {
     scenario_.name = root["name"].String();
@@ -155,12 +156,44 @@ class Reader {
   }
 
   void ReadCapacity(const Value& item) {
-    const Value curve = item["load_curve"];
+    const Value runs = item["runs"];
+    const Value curve = runs.present() ? runs : item["load_curve"];
     if (!curve.present()) {
       Option(item["capacity"], "requests/s", &OptionValues::capacity_requests_per_second, {1e-9});
       return;
     }
-    if (item["capacity"].present()) curve.AddError("give capacity or load_curve, not both");
+    if (item["capacity"].present() || (runs.present() && item["load_curve"].present())) {
+      curve.AddError("give one of capacity, load_curve and runs");
+    }
+    const std::vector<LoadPoint> points = runs.present() ? ReadRuns(runs) : ReadPoints(curve);
+    current_->measured = CapacityUnder(points, level_);
+    if (!current_->measured) {
+      curve.AddError("no point meets the service level: this option cannot serve it");
+      return;
+    }
+    current_->values.capacity_requests_per_second = current_->measured->requests_per_second;
+    current_->values.goodput_share = current_->measured->goodput_share;
+  }
+
+  std::vector<LoadPoint> ReadRuns(const Value& runs) {
+    std::vector<LoadPoint> points;
+    for (const Value& run : runs.List()) {
+      const std::string path = run.String();
+      if (!load_run_) {
+        run.AddError("run records cannot be read here");
+        continue;
+      }
+      Result<LoadPoint> point = load_run_(path);
+      if (point) {
+        points.push_back(*std::move(point));
+      } else {
+        run.AddError("'{}' {}", path, point.error().message);
+      }
+    }
+    return points;
+  }
+
+  std::vector<LoadPoint> ReadPoints(const Value& curve) {
     std::vector<LoadPoint> points;
     for (const Value& value : curve.List()) {
       LoadPoint point;
@@ -173,13 +206,7 @@ class Reader {
           "measured", {{"measured", "measured"}, {"simulated", "simulated"}});
       points.push_back(point);
     }
-    current_->measured = CapacityUnder(points, level_);
-    if (!current_->measured) {
-      curve.AddError("no point meets the service level: this option cannot serve it");
-      return;
-    }
-    current_->values.capacity_requests_per_second = current_->measured->requests_per_second;
-    current_->values.goodput_share = current_->measured->goodput_share;
+    return points;
   }
 
   // A catalogue device lends its power; price and idle power are the scenario's.
@@ -244,7 +271,7 @@ class Reader {
     const OptionValues& values = option.values;
     if (values.capacity_requests_per_second <= 0 &&
         (values.price_per_device > 0 || values.rent_per_device_hour > 0)) {
-      item.AddError("hardware needs a capacity or a load_curve to count instances");
+      item.AddError("hardware needs a capacity, a load_curve or runs to count instances");
     }
     scenario_.options.push_back(std::move(option));
     current_ = nullptr;
@@ -252,6 +279,7 @@ class Reader {
 
   Scenario& scenario_;
   const Catalog& catalog_;
+  const RunLoader& load_run_;
   ServiceLevel level_;
   ScenarioOption* current_ = nullptr;
 };
@@ -274,9 +302,10 @@ UncertainInput ReadUncertain(const Value& value, std::string_view unit, std::str
   return input;
 }
 
-Result<Scenario> ReadScenario(const config::Document& document, const Catalog& catalog) {
+Result<Scenario> ReadScenario(const config::Document& document, const Catalog& catalog,
+                              const RunLoader& load_run) {
   Scenario scenario;
-  Reader(scenario, catalog).Read(document.root());
+  Reader(scenario, catalog, load_run).Read(document.root());
   TARE_RETURN_IF_ERROR(document.Finish());
   return scenario;
 }

@@ -2,6 +2,9 @@
 // files that run.
 #pragma once
 
+#include <functional>
+#include <string_view>
+
 #include "base/config.h"
 #include "base/result.h"
 #include "econ/catalog.h"
@@ -18,6 +21,12 @@ namespace tare::econ {
 UncertainInput ReadUncertain(const config::Value& value, std::string_view unit,
                              std::string_view currency);
 
-Result<Scenario> ReadScenario(const config::Document& document, const Catalog& catalog);
+// Reads the run record a scenario names; the path is as the file has it. The readers themselves
+// touch no file.
+using RunLoader = std::function<Result<LoadPoint>(std::string_view path)>;
+
+// Without a loader, a scenario that names run records is refused.
+Result<Scenario> ReadScenario(const config::Document& document, const Catalog& catalog,
+                              const RunLoader& load_run = {});
 
 }  // namespace tare::econ

@@ -26,6 +26,7 @@ std::string InputText(const Scenario& scenario, std::size_t input, double value)
   if (const std::size_t at = unit.find("MONEY"); at != std::string::npos) {
     unit.replace(at, 5, scenario.currency);
   }
+  if (unit == "1/year") return fmt::format("{:.3g} %/year", value * 100);
   return unit == "1" ? FormatNumber(value) : fmt::format("{} {}", FormatNumber(value), unit);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "econ/cases.h"
+#include "econ/run_points.h"
 #include "econ/scenario_reader.h"
 #include "econ/scenario_report.h"
 
@@ -158,6 +159,44 @@ TEST(CaseExamples, WhatWasPublishedAndDoesNotFollowIsCorrected) {
   EXPECT_TRUE(Case("training")["options"][1]["published"]["follows"].get<bool>());
   EXPECT_NEAR(Case("compute")["options"][0]["device_seconds_per_request"].get<double>(), 8.8363e-3,
               1e-7);
+}
+
+nlohmann::json RunRecord(double rate, double ttft_p95) {
+  return {{"schema", "tare.run/1"},
+          {"tag", "measured"},
+          {"validity", {{"verdict", "valid"}}},
+          {"summary",
+           {{"rates", {{"requests_per_s", rate}, {"goodput_per_s", 0.9 * rate}}},
+            {"latency_s",
+             {{"ttft", {{"intended", {{"p95", ttft_p95}}}}},
+              {"itl", {{"intended", {{"p95", nullptr}}}}}}}}}};
+}
+
+// Records at 4/s with 0.4 s and 8/s with 0.9 s: a level of 0.5 s is met up to 4.8/s.
+TEST(ScenarioReader, CapacityFromRunRecords) {
+  const RunLoader loader = [](std::string_view path) {
+    return LoadPointFromRun(path == "low.json" ? RunRecord(4, 0.4) : RunRecord(8, 0.9));
+  };
+  auto read = [&](const std::string& level) {
+    auto document = config::Document::Parse(
+        "service_level: {" + level + "}\n" +
+            Minimal("{name: a, rent: 2 USD/h, runs: [low.json, high.json]}"),
+        "scenario.yaml");
+    return ReadScenario(*document, BuiltIn(), loader);
+  };
+  const Scenario scenario = *read("ttft_p95: 500 ms");
+  EXPECT_NEAR(scenario.options[0].values.capacity_requests_per_second, 4.8, 1e-9);
+  EXPECT_NEAR(scenario.options[0].values.goodput_share, 0.9, 1e-12);
+  // A percentile without enough samples never counts as met.
+  EXPECT_THAT(read("itl_p95: 50 ms").error().message, HasSubstr("no point meets"));
+}
+
+TEST(ScenarioReader, InvalidRunsAreRefused) {
+  nlohmann::json run = RunRecord(4, 0.4);
+  run["validity"]["verdict"] = "invalid";
+  EXPECT_THAT(LoadPointFromRun(run).error().message, HasSubstr("invalid run"));
+  EXPECT_FALSE(LoadPointFromRun(nlohmann::json::array()).has_value());
+  EXPECT_FALSE(LoadPointFromRun({{"schema", "tare.run/1"}}).has_value());
 }
 
 TEST(ScenarioReader, AnyTextIsRefusedOrRead) {

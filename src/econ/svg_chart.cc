@@ -135,7 +135,7 @@ std::string LineChart(const std::vector<ChartLine>& lines, const std::vector<Cha
   for (const ChartMark& mark : marks) {
     const double at = x.At(mark.x);
     svg += Rule(at, kTop, at, bottom, kDashed);
-    const bool left = at > 0.7 * kWidth;
+    const bool left = at > 0.55 * kWidth;
     svg += Text(left ? at - 6 : at + 6, label_y, left ? "end" : "start", mark.text);
     label_y += 16;
   }
@@ -150,13 +150,13 @@ std::string TornadoChart(const std::vector<ChartBar>& bars, double centre,
                          const std::string& x_title) {
   if (bars.empty()) return "";
   constexpr double kRow = 30;
-  constexpr double kNames = 260;
+  constexpr double kNames = 220;
   double low = centre, high = centre;
   for (const ChartBar& bar : bars) {
     low = std::min({low, bar.low, bar.high});
     high = std::max({high, bar.low, bar.high});
   }
-  const double margin = std::max((high - low) * 0.18, 1e-12);
+  const double margin = std::max((high - low) * 0.38, 1e-12);
   const double bottom = kTop + kRow * static_cast<double>(bars.size());
   const Scale x{low - margin, high + margin, kNames, kWidth - kRight, false};
   std::string svg = Open(bottom + kBottom) + XAxis(x, kTop, bottom, x_title);

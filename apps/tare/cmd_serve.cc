@@ -78,8 +78,9 @@ void AddServe(CLI::App& app, Invocation& invocation) {
       ->check(CLI::PositiveNumber);
   command->add_option("--api-key-file", words->api_key_file,
                       "File of keys, one a line; without it everyone who can connect may ask");
-  command->add_option("--drain-timeout", words->drain_timeout,
-                      "How long running answers may go on after SIGTERM")
+  command
+      ->add_option("--drain-timeout", words->drain_timeout,
+                   "How long running answers may go on after SIGTERM")
       ->capture_default_str();
   command->add_option("--tensor-parallel-size", words->tensor_parallel, "Only 1")
       ->capture_default_str();
@@ -90,7 +91,8 @@ void AddServe(CLI::App& app, Invocation& invocation) {
       "Example:\n"
       "  tare serve model.gguf --dtype int4 --port 8000\n"
       "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-      "       -d '{\"model\":\"model\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}'\n"
+      "       -d "
+      "'{\"model\":\"model\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}'\n"
       "Endpoints, errors and metrics: docs/SERVING.md.");
   command->callback([words, &invocation] { invocation.run = [words] { return Run(*words); }; });
 }

@@ -7,8 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "model/config_gguf.h"
-#include "model/gguf.h"
+#include "model/checkpoint.h"
 #include "model/load.h"
 
 namespace tare::engine {
@@ -59,19 +58,20 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
   TARE_TRY(const std::optional<kernels::WeightType> dtype, model::ParseDtype(options.dtype));
   TARE_TRY(local.path, ResolveModel(options.model));
 
-  TARE_TRY(const model::GgufFile file, model::GgufFile::Open(local.path));
-  TARE_TRY(const model::GgufConfig facts, model::ReadGgufConfig(file));
-  local.name = facts.config.name.empty() ? local.path.stem().string() : facts.config.name;
+  TARE_TRY(const std::unique_ptr<model::Checkpoint> checkpoint, model::OpenCheckpoint(local.path));
+  const model::ModelConfig& facts = checkpoint->config();
+  local.name = facts.name.empty() ? local.path.stem().string() : facts.name;
   engine.startup.map_weights = clock.Now() - begin;
 
   // KV memory: one sequence of full length is the least that works.
-  const int context = facts.config.context_length;
+  const int context = facts.context_length;
   const auto length = static_cast<std::uint64_t>(
       engine.max_model_len > 0 ? std::min(engine.max_model_len, context) : context);
-  local.kv_bytes_per_token = model::KvBytesPerToken(facts.config, engine.kv_type);
+  local.kv_bytes_per_token = model::KvBytesPerToken(facts, engine.kv_type);
   // A page more, since pages are whole.
   const std::uint64_t one = (length + kernels::kTokensPerPage) * local.kv_bytes_per_token;
-  TARE_TRY(const model::MemoryNeed bare, model::EstimateMemory(file, dtype, 0, engine.kv_type));
+  TARE_TRY(const model::MemoryNeed bare,
+           model::EstimateMemory(*checkpoint, dtype, 0, engine.kv_type));
   TARE_TRY(const std::uint64_t available, model::AvailableMemory());
   if (engine.kv_memory_bytes == 0) {
     const std::uint64_t left = available > bare.total() ? available - bare.total() : 0;
@@ -89,7 +89,8 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
   loading.dtype = dtype;
   loading.pool = pool.get();
   loading.progress = options.progress;
-  TARE_TRY(std::unique_ptr<model::LanguageModel> language_model, model::LoadModel(file, loading));
+  TARE_TRY(std::unique_ptr<model::LanguageModel> language_model,
+           model::LoadModel(*checkpoint, loading));
   engine.startup.load_weights = clock.Now() - stage;
 
   stage = clock.Now();

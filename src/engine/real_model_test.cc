@@ -52,44 +52,62 @@ class RealModelTest : public ::testing::Test {
   std::optional<std::filesystem::path> path_;
 };
 
-TEST_F(RealModelTest, AnswersAQuestion) {
-  const LocalModel local = Load("auto");
-  auto sink = Ask(local, Chat(local, "What is the capital of France?"));
-  sink->Wait();
-  EXPECT_NE(sink->choice().text.find("Paris"), std::string::npos) << sink->choice().text;
-  EXPECT_EQ(sink->choice().finish, FinishReason::kStop);
-  EXPECT_EQ(sink->choice().text, local.text->tokenizer().Decode(sink->tokens()));
+// What follows is certain enough (2.8 nats ahead) that no rounding of any precision changes it.
+GenerateRequest Capitals(const LocalModel& local) {
+  GenerateRequest request;
+  request.prompt = *local.text->EncodePrompt(
+      "The capital of Italy is Rome, the capital of Spain is Madrid, and the capital of France is");
+  request.sampling.temperature = 0.0f;
+  request.max_new_tokens = 24;
+  return request;
 }
 
-TEST_F(RealModelTest, StopStringsMinTokensAndLogprobs) {
+TEST_F(RealModelTest, KnowsWhatFollows) {
+  const LocalModel local = Load("auto");
+  auto sink = Ask(local, Capitals(local));
+  sink->Wait();
+  EXPECT_TRUE(sink->choice().text.starts_with(" Paris.")) << sink->choice().text;
+  EXPECT_EQ(sink->choice().text, local.text->tokenizer().Decode(sink->tokens()));
+  EXPECT_EQ(sink->usage().cached_tokens, 0);
+}
+
+TEST_F(RealModelTest, EndTokensEndTheAnswerUnlessTold) {
   const LocalModel local = Load("int8");
-  GenerateRequest request = Chat(local, "What is the capital of France?");
+  GenerateRequest request = Chat(local, "Hello");
+  ASSERT_TRUE(local.text->eos().has_value());
+  request.sampling.logit_bias = {{*local.text->eos(), 100.0f}};
+  auto ended = Ask(local, request);
+  ended->Wait();
+  EXPECT_EQ(ended->choice().finish, FinishReason::kStop);
+  EXPECT_EQ(ended->choice().text, "");
+  request.ignore_eos = true;
+  auto ignored = Ask(local, request);
+  ignored->Wait();
+  EXPECT_EQ(ignored->choice().finish, FinishReason::kLength);
+  request.ignore_eos = false;
+  request.min_new_tokens = 5;
+  auto late = Ask(local, request);
+  late->Wait();
+  EXPECT_EQ(late->usage().generated_tokens, 6);  // five others, then the end
+}
+
+TEST_F(RealModelTest, StopStringsAndLogprobs) {
+  const LocalModel local = Load("int8");
+  GenerateRequest request = Capitals(local);
   request.logprobs = 3;
   auto whole = Ask(local, request);
   whole->Wait();
-  const std::string text = whole->choice().text;
   for (const GeneratedToken& token : whole->choice().details) {
     ASSERT_EQ(token.top.size(), 3u);
     EXPECT_EQ(token.top[0].first, token.id);  // greedy
     EXPECT_FLOAT_EQ(token.top[0].second, token.logprob);
     EXPECT_LE(token.logprob, 0.0f);
   }
-  // A stop string that begins and ends inside tokens.
-  const std::size_t at = text.find("ari");
-  ASSERT_NE(at, std::string::npos) << text;
-  request.stop = {"zzz", "ari"};
+  request.stop = {"zzz", "ari"};  // begins and ends inside a token
   auto stopped = Ask(local, request);
   stopped->Wait();
-  EXPECT_EQ(stopped->choice().text, text.substr(0, at));
+  EXPECT_EQ(stopped->choice().text, " P");
   EXPECT_EQ(stopped->choice().finish, FinishReason::kStop);
-  // The same answer goes on when it may not end yet.
-  request.stop.clear();
-  request.max_new_tokens = whole->usage().generated_tokens + 10;
-  request.min_new_tokens = *request.max_new_tokens;
-  auto longer = Ask(local, request);
-  longer->Wait();
-  EXPECT_EQ(longer->choice().finish, FinishReason::kLength);
-  EXPECT_EQ(longer->usage().generated_tokens, *request.max_new_tokens);
 }
 
 // One request replayed among random others, in steps of other sizes, with and without prefix hits:

@@ -1,13 +1,16 @@
-// Grouped-query attention: q, k and v from one stacked matrix, then one pass over its output that
-// adds biases, normalises heads, rotates and lays q, k and v apart.
+// Grouped-query attention: q, k and v from one stacked matrix, laid apart, then biases,
+// head norms and rotation as the family has them.
 #include <cmath>
 #include <cstring>
 
+#include "kernels/elementwise.h"
 #include "model/blocks.h"
-#include "model/ops.h"
 
 namespace tare::model {
 namespace {
+
+// Rows worth waking another thread for: laying apart moves a few thousand floats each.
+constexpr std::size_t kRowsPerShare = 8;
 
 class GroupedQueryAttention : public AttentionBlock {
  public:
@@ -16,30 +19,33 @@ class GroupedQueryAttention : public AttentionBlock {
     Workspace& ws = step.workspace;
     const std::size_t width = query_size_ + 2 * key_size_;
     float* projected = ws.projected.Get(rows * width);
-    float* q = ws.queries.Get(rows * query_size_);
-    float* k = ws.keys.Get(rows * key_size_);
-    float* v = ws.values.Get(rows * key_size_);
     float* mixed = ws.mixed.Get(rows * query_size_);
 
     step.activations.Set(x, step.rows, qkv_.cols());
     kernels::MatMul(qkv_, step.activations, projected, 0, step.pool);
-    ForRows(step.rows, width, step.pool, [&](int first, int last) {
-      for (int row = first; row < last; ++row) {
-        const auto r = static_cast<std::size_t>(row);
-        float* from = projected + r * width;
-        if (!bias_.empty()) {
-          for (std::size_t i = 0; i < width; ++i) from[i] += bias_[i];
+    float* q = projected;
+    float* k = q + query_size_;
+    float* v = k + key_size_;
+    if (rows > 1) {  // one row has q, k and v apart already
+      q = ws.queries.Get(rows * query_size_);
+      k = ws.keys.Get(rows * key_size_);
+      v = ws.values.Get(rows * key_size_);
+      step.pool.ParallelFor(rows, kRowsPerShare, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t r = begin; r < end; ++r) {
+          const float* from = projected + r * width;
+          std::memcpy(q + r * query_size_, from, query_size_ * sizeof(float));
+          std::memcpy(k + r * key_size_, from + query_size_, key_size_ * sizeof(float));
+          std::memcpy(v + r * key_size_, from + query_size_ + key_size_, key_size_ * sizeof(float));
         }
-        const auto half = static_cast<std::size_t>(step.rope_half);
-        const float* cosines = step.cosines + r * half;
-        const float* sines = step.sines + r * half;
-        FinishHeads(from, heads_, query_norm_, step.rope_half, cosines, sines);
-        FinishHeads(from + query_size_, kv_heads_, key_norm_, step.rope_half, cosines, sines);
-        std::memcpy(q + r * query_size_, from, query_size_ * sizeof(float));
-        std::memcpy(k + r * key_size_, from + query_size_, key_size_ * sizeof(float));
-        std::memcpy(v + r * key_size_, from + query_size_ + key_size_, key_size_ * sizeof(float));
-      }
-    });
+      });
+    }
+    if (!query_bias_.empty()) {
+      AddBias(q, query_bias_, rows);
+      AddBias(k, key_bias_, rows);
+      AddBias(v, value_bias_, rows);
+    }
+    FinishHeads(step, q, heads_, query_norm_);
+    FinishHeads(step, k, kv_heads_, key_norm_);
     step.kv.Write(layer, step.sequences, k, v, step.pool);
     kernels::Attention(step.kv, layer, heads_, scale_, step.sequences, q, mixed, step.pool);
     step.activations.Set(mixed, step.rows, output_.cols());
@@ -69,30 +75,35 @@ class GroupedQueryAttention : public AttentionBlock {
     TARE_TRY(block->output_,
              weights.Matrix(LayerName(layer, "attn_output.weight"), config.hidden, q_rows));
     if (config.attention_bias) {
-      TARE_TRY(block->bias_, weights.Vector(LayerName(layer, "attn_q.bias"), q_rows, rotated));
-      TARE_TRY(const auto k_bias, weights.Vector(LayerName(layer, "attn_k.bias"), k_rows, rotated));
-      TARE_TRY(const auto v_bias, weights.Vector(LayerName(layer, "attn_v.bias"), k_rows));
-      block->bias_.insert(block->bias_.end(), k_bias.begin(), k_bias.end());
-      block->bias_.insert(block->bias_.end(), v_bias.begin(), v_bias.end());
+      TARE_TRY(block->query_bias_,
+               weights.Vector(LayerName(layer, "attn_q.bias"), q_rows, rotated));
+      TARE_TRY(block->key_bias_, weights.Vector(LayerName(layer, "attn_k.bias"), k_rows, rotated));
+      TARE_TRY(block->value_bias_, weights.Vector(LayerName(layer, "attn_v.bias"), k_rows));
     }
     if (config.head_norms) {
-      const RotatedHeads one{config.head_dim, config.rope.dims};
       TARE_TRY(block->query_norm_,
-               weights.Vector(LayerName(layer, "attn_q_norm.weight"), config.head_dim, one));
+               weights.Vector(LayerName(layer, "attn_q_norm.weight"), config.head_dim, rotated));
       TARE_TRY(block->key_norm_,
-               weights.Vector(LayerName(layer, "attn_k_norm.weight"), config.head_dim, one));
+               weights.Vector(LayerName(layer, "attn_k_norm.weight"), config.head_dim, rotated));
     }
     return block;
   }
 
  private:
-  void FinishHeads(float* first, int count, const std::vector<float>& norm, int half,
-                   const float* cosines, const float* sines) const {
-    for (int h = 0; h < count; ++h) {
-      float* head = first + static_cast<std::ptrdiff_t>(h) * head_dim_;
-      if (!norm.empty()) RmsNormRow(head, norm.data(), head_dim_, epsilon_, head);
-      Rotate(head, half, cosines, sines);
+  static void AddBias(float* to, const std::vector<float>& bias, std::size_t rows) {
+    for (std::size_t r = 0; r < rows; ++r, to += bias.size()) {
+      for (std::size_t i = 0; i < bias.size(); ++i) to[i] += bias[i];
     }
+  }
+
+  // Normalises, where the family does, and rotates all heads of x[rows, count * head_dim].
+  void FinishHeads(Step& step, float* x, int count, const std::vector<float>& norm) const {
+    if (!norm.empty()) {
+      kernels::RmsNorm(x, nullptr, norm.data(), epsilon_, std::int64_t{step.rows} * count,
+                       head_dim_, x, step.pool);
+    }
+    kernels::ApplyRope(x, std::int64_t{count} * head_dim_, step.rows, count, head_dim_, step.angles,
+                       step.rope_half, kernels::RopePairs::kHalves, step.pool);
   }
 
   int heads_ = 0;
@@ -104,7 +115,7 @@ class GroupedQueryAttention : public AttentionBlock {
   std::size_t key_size_ = 0;    // kv_heads * head_dim
   kernels::PackedMatrix qkv_;
   kernels::PackedMatrix output_;
-  std::vector<float> bias_;  // [q, k, v] or empty
+  std::vector<float> query_bias_, key_bias_, value_bias_;  // or empty
   std::vector<float> query_norm_, key_norm_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,20 +34,19 @@ class Buffer {
 
 // Scratch of one model, reused by every layer and step.
 struct Workspace {
-  Buffer cosines, sines;                // [rows, rope half]
+  Buffer angles;                        // [rows, rope half, 2]
   Buffer hidden, normed, delta;         // [rows, hidden]
   Buffer projected;                     // output of a block's first matrix
   Buffer queries, keys, values, mixed;  // attention
   Buffer activated;                     // [rows, intermediate]
-  Buffer last;                          // [logit rows, hidden]
+  Buffer last, last_delta;              // [logit rows, hidden]
   std::vector<int> positions;           // [rows]
 };
 
 struct Step {
   std::span<const kernels::SequenceRows> sequences;
   int rows = 0;
-  const float* cosines = nullptr;  // [rows, rope half]
-  const float* sines = nullptr;
+  std::span<const float> angles;  // cosine and sine: [rows, rope half, 2]
   int rope_half = 0;
   kernels::KvPages& kv;
   kernels::Activations& activations;

@@ -4,12 +4,15 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/elementwise.h"
 #include "model/blocks.h"
-#include "model/ops.h"
 #include "model/weight_loader.h"
 
 namespace tare::model {
 namespace {
+
+// Embedding rows worth waking another thread for.
+constexpr std::size_t kRowsPerShare = 16;
 
 struct DecoderLayer {
   std::vector<float> attention_norm;
@@ -47,24 +50,28 @@ class Decoder : public LanguageModel {
     Embed(input, x);
     Angles(step);
 
+    const ModelConfig& c = config_;
     const float* before = nullptr;  // what the block before has yet to add to x
     for (int i = 0; i < config_.layers; ++i) {
       const DecoderLayer& layer = layers_[static_cast<std::size_t>(i)];
-      AddNorm(rows, x, before, layer.attention_norm, normed);
+      kernels::RmsNorm(x, before, layer.attention_norm.data(), c.norm_epsilon, rows, c.hidden,
+                       normed, *pool_);
       layer.attention->Forward(step, i, normed, delta);
-      AddNorm(rows, x, delta, layer.feed_forward_norm, normed);
+      kernels::RmsNorm(x, delta, layer.feed_forward_norm.data(), c.norm_epsilon, rows, c.hidden,
+                       normed, *pool_);
       layer.feed_forward->Forward(step, normed, delta);
       before = delta;
     }
     if (wanted == 0) return;
     float* last = ws_.last.Get(static_cast<std::size_t>(wanted) * hidden);
-    for (int i = 0; i < wanted; ++i) {
-      const auto row = static_cast<std::size_t>(input.logit_rows[static_cast<std::size_t>(i)]);
-      float* out = last + static_cast<std::size_t>(i) * hidden;
-      std::memcpy(out, x + row * hidden, hidden * sizeof(float));
-      AddRmsNormRow(out, delta + row * hidden, last_norm_.data(), config_.hidden,
-                    config_.norm_epsilon, out);
+    float* last_delta = ws_.last_delta.Get(static_cast<std::size_t>(wanted) * hidden);
+    for (std::size_t i = 0; i < input.logit_rows.size(); ++i) {
+      const auto row = static_cast<std::size_t>(input.logit_rows[i]);
+      std::memcpy(last + i * hidden, x + row * hidden, hidden * sizeof(float));
+      std::memcpy(last_delta + i * hidden, delta + row * hidden, hidden * sizeof(float));
     }
+    kernels::RmsNorm(last, last_delta, last_norm_.data(), config_.norm_epsilon, wanted,
+                     config_.hidden, last, *pool_);
     activations_.Set(last, wanted, config_.hidden);
     kernels::MatMul(head_, activations_, logits.data(), 0, *pool_);
   }
@@ -122,8 +129,8 @@ class Decoder : public LanguageModel {
 
   void Embed(const ForwardInput& input, float* x) {
     const auto hidden = static_cast<std::size_t>(config_.hidden);
-    ForRows(static_cast<int>(input.tokens.size()), hidden, *pool_, [&](int first, int last) {
-      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
+    pool_->ParallelFor(input.tokens.size(), kRowsPerShare, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) {
         kernels::DequantizeRow(embeddings_, ToInt(input.tokens[r]), {x + r * hidden, hidden});
       }
     });
@@ -133,8 +140,6 @@ class Decoder : public LanguageModel {
   void Angles(Step& step) {
     const auto half = static_cast<std::size_t>(rope_.half());
     const auto rows = static_cast<std::size_t>(step.rows);
-    float* cosines = ws_.cosines.Get(rows * half);
-    float* sines = ws_.sines.Get(rows * half);
     ws_.positions.resize(rows);
     for (const kernels::SequenceRows& sequence : step.sequences) {
       for (int i = 0; i < sequence.num_rows; ++i) {
@@ -142,31 +147,10 @@ class Decoder : public LanguageModel {
             sequence.start + i + sequence.rotation;
       }
     }
-    // A sine and cosine cost about as much as touching 32 floats.
-    ForRows(step.rows, 32 * half, *pool_, [&](int first, int last) {
-      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
-        RopeAngles(rope_, ws_.positions[r], cosines + r * half, sines + r * half);
-      }
-    });
-    step.cosines = cosines;
-    step.sines = sines;
+    const std::span<float> angles(ws_.angles.Get(rows * half * 2), rows * half * 2);
+    kernels::RopeAngles(ws_.positions, rope_.frequencies, rope_.magnitude, angles);
+    step.angles = angles;
     step.rope_half = rope_.half();
-  }
-
-  void AddNorm(int rows, float* x, const float* delta, const std::vector<float>& weight,
-               float* out) {
-    const auto hidden = static_cast<std::size_t>(config_.hidden);
-    ForRows(rows, 3 * hidden, *pool_, [&](int first, int last) {
-      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
-        const std::size_t at = r * hidden;
-        if (delta == nullptr) {
-          RmsNormRow(x + at, weight.data(), config_.hidden, config_.norm_epsilon, out + at);
-        } else {
-          AddRmsNormRow(x + at, delta + at, weight.data(), config_.hidden, config_.norm_epsilon,
-                        out + at);
-        }
-      }
-    });
   }
 
   ModelConfig config_;

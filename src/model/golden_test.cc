@@ -40,6 +40,7 @@ class GoldenTest : public testing::Test {
       cases_.push_back({c["prompt"], ToTokens(c["tokens"]), c["top"], c["sample"], c["rms"],
                         ToTokens(c["greedy"])});
     }
+    ASSERT_FALSE(cases_.empty());
     auto file = GgufFile::Open(*path);
     ASSERT_TRUE(file) << file.error().message;
     file_.emplace(*std::move(file));

@@ -1,6 +1,6 @@
 // The gated feed-forward block: gate and up from one stacked matrix, then down.
+#include "kernels/elementwise.h"
 #include "model/blocks.h"
-#include "model/ops.h"
 
 namespace tare::model {
 namespace {
@@ -14,12 +14,8 @@ class GatedMlp : public FeedForwardBlock {
     float* activated = step.workspace.activated.Get(rows * size);
     step.activations.Set(x, step.rows, gate_up_.cols());
     kernels::MatMul(gate_up_, step.activations, projected, 0, step.pool);
-    ForRows(step.rows, 3 * size, step.pool, [&](int first, int last) {
-      for (auto r = static_cast<std::size_t>(first); r < static_cast<std::size_t>(last); ++r) {
-        const float* gate = projected + r * 2 * size;
-        SiluMulRow(gate, gate + size, intermediate_, activated + r * size);
-      }
-    });
+    kernels::SiluMultiply(projected, projected + size, 2 * std::int64_t{intermediate_}, step.rows,
+                          intermediate_, activated, step.pool);
     step.activations.Set(activated, step.rows, down_.cols());
     kernels::MatMul(down_, step.activations, out, 0, step.pool);
   }

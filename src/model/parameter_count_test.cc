@@ -143,7 +143,8 @@ TEST(JsonConfigTest, NamesWhatIsWrong) {
   EXPECT_THAT(error("num_hidden_layers", nullptr), HasSubstr("is missing"));
   EXPECT_THAT(error("hidden_act", "gelu"), HasSubstr("hidden_act 'gelu'"));
   EXPECT_THAT(error("model_type", "mamba"), HasSubstr("model_type 'mamba' is not supported"));
-  EXPECT_THAT(error("rope_scaling", json::object({{"rope_type", "longrope"}})), HasSubstr("'longrope'"));
+  EXPECT_THAT(error("rope_scaling", json::object({{"rope_type", "longrope"}})),
+              HasSubstr("'longrope'"));
   EXPECT_THAT(error("rope_scaling", 3), HasSubstr("'rope_scaling' is number"));
   EXPECT_THAT(error("attention_bias", true), HasSubstr("attention_bias"));
   EXPECT_EQ(error("unknown_key", 1), "no error");

@@ -118,24 +118,4 @@ Result<RopeTable> MakeRopeTable(const RopeConfig& config, int dims,
   return table;
 }
 
-void RopeAngles(const RopeTable& table, int position, float* cosines, float* sines) {
-  for (int i = 0; i < table.half(); ++i) {
-    // The product is rounded to float as in the implementations models were trained with.
-    const float angle =
-        static_cast<float>(position) * table.frequencies[static_cast<std::size_t>(i)];
-    cosines[i] = std::cos(angle) * table.magnitude;
-    sines[i] = std::sin(angle) * table.magnitude;
-  }
-}
-
-void Rotate(float* head, int half, const float* cosines, const float* sines) {
-  float* second = head + half;
-  for (int i = 0; i < half; ++i) {
-    const float a = head[i];
-    const float b = second[i];
-    head[i] = a * cosines[i] - b * sines[i];
-    second[i] = b * cosines[i] + a * sines[i];
-  }
-}
-
 }  // namespace tare::model

@@ -1,10 +1,10 @@
-// Rotary position embedding: the frequencies of each scaling scheme, and the rotation itself.
+// Rotary position embedding: the frequencies of each scaling scheme.
 //
-// One order only: element i of a head pairs with element i + dims/2 (what Hugging Face files use).
-// Weights stored for neighbouring pairs (2i, 2i+1) have their rows put into this order when they
-// are loaded (WeightLoader); scores are the same, since q and k are permuted alike.
-// Sources: RoFormer (arXiv 2104.09864); linear scaling (arXiv 2306.15595); the llama3 scheme as
-// published with Llama 3.1; YaRN (arXiv 2309.00071) with DeepSeek's mscale.
+// The kernels rotate in one order only: element i of a head pairs with element i + dims/2 (what
+// Hugging Face files use). Weights stored for neighbouring pairs (2i, 2i+1) have their rows put
+// into this order when they are loaded (WeightLoader); scores are the same, since q and k are
+// permuted alike. Sources: RoFormer (arXiv 2104.09864); linear scaling (arXiv 2306.15595); the
+// llama3 scheme as published with Llama 3.1; YaRN (arXiv 2309.00071) with DeepSeek's mscale.
 #pragma once
 
 #include <span>
@@ -27,11 +27,5 @@ struct RopeTable {
 // dims must be even and positive.
 Result<RopeTable> MakeRopeTable(const RopeConfig& config, int dims,
                                 std::span<const float> divisors);
-
-// Cosine and sine of every pair at one position, magnitude included: each [half].
-void RopeAngles(const RopeTable& table, int position, float* cosines, float* sines);
-
-// Rotates the first 2 * half elements of one head in place.
-void Rotate(float* head, int half, const float* cosines, const float* sines);
 
 }  // namespace tare::model

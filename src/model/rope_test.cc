@@ -96,17 +96,5 @@ TEST(RopeTest, RefusesSenselessScaling) {
   EXPECT_FALSE(MakeRopeTable({.scaling = RopeScaling::kYarn, .factor = 2.0f}, 4, {}));
 }
 
-TEST(RopeTest, RotatesHalvesByTheAngle) {
-  const auto table = MakeRopeTable({.theta = 100.0f}, 4, {}).value();
-  float cosines[2], sines[2];
-  RopeAngles(table, 3, cosines, sines);
-  float head[] = {1.0f, 0.0f, 0.0f, 2.0f};
-  Rotate(head, 2, cosines, sines);
-  EXPECT_NEAR(head[0], std::cos(3.0f), 1e-6);
-  EXPECT_NEAR(head[2], std::sin(3.0f), 1e-6);
-  EXPECT_NEAR(head[1], -2.0f * std::sin(0.3f), 1e-6);
-  EXPECT_NEAR(head[3], 2.0f * std::cos(0.3f), 1e-6);
-}
-
 }  // namespace
 }  // namespace tare::model

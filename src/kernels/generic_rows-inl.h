@@ -1,4 +1,4 @@
-// Row-wise kernels as loops over lanes; included by kernels_*.cc after generic_kernels-inl.h.
+// Row-wise kernels as loops over lanes; the second half of generic_kernels-inl.h.
 
 namespace tare::kernels::TARE_KERNELS_NAMESPACE {
 namespace {

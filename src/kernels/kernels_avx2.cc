@@ -3,8 +3,6 @@
 #define TARE_KERNELS_NAMESPACE avx2
 #define TARE_KERNELS_WITHOUT_INTEGER_MATMUL
 #include "kernels/generic_kernels-inl.h"
-//
-#include "kernels/generic_rows-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels {

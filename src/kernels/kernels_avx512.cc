@@ -6,8 +6,6 @@
 #define AttendSegment AttendSegmentPlain
 #include "kernels/generic_kernels-inl.h"
 #undef AttendSegment
-//
-#include "kernels/generic_rows-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels {

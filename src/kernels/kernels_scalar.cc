@@ -1,8 +1,6 @@
 // The reference kernels, built for the baseline instruction set.
 #define TARE_KERNELS_NAMESPACE scalar
 #include "kernels/generic_kernels-inl.h"
-//
-#include "kernels/generic_rows-inl.h"
 
 namespace tare::kernels {
 

@@ -1,9 +1,11 @@
 #include "model/hf_text.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "model/json_text.h"
+#include "model/pre_tokenizers.h"
 
 namespace tare::model {
 namespace {
@@ -112,6 +114,43 @@ Status ApplyLlamaFlags(const Json& config, std::string& tokenizer_json) {
   return {};
 }
 
+// The tokens of Kimi's vocabulary that follow the ranks: the file names some, the rest are
+// reserved.
+constexpr int kTiktokenSpecials = 256;
+
+Result<Tokenizer> ReadTiktoken(const std::filesystem::path& path, const Json& config) {
+  TARE_TRY(const std::string model, ReadFile(path, kTokenizerLimit));
+  TARE_TRY(const PreTokenizer pre, FindPreTokenizer("kimi-k2"));
+  const auto lines = std::count(model.begin(), model.end(), '\n');
+  const auto base = static_cast<int>(lines) + (model.empty() || model.back() == '\n' ? 0 : 1);
+  const auto named = config.find("added_tokens_decoder");
+  Json added = Json::array();
+  for (int id = base; id < base + kTiktokenSpecials; ++id) {
+    std::string name = fmt::format("<|reserved_token_{}|>", id);
+    bool special = true;
+    const std::string key = std::to_string(id);
+    if (named != config.end() && named->is_object() && named->contains(key)) {
+      name = TokenName((*named)[key], "content");
+      special = Flag((*named)[key], "special").value_or(true);
+    }
+    added.push_back({{"id", id},
+                     {"content", name},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", special}});
+  }
+  return Tokenizer::FromTiktoken(model, pre.splits.front(),
+                                 added.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Result<Tokenizer> ReadTokenizerJson(const std::filesystem::path& path, const Json& config) {
+  TARE_TRY(std::string json, ReadFile(path, kTokenizerLimit));
+  TARE_RETURN_IF_ERROR(ApplyLlamaFlags(config, json));
+  return Tokenizer::FromJson(json);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& folder) {
@@ -119,16 +158,16 @@ Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& fold
   TARE_TRY(const Json generation, ReadJson(folder / "generation_config.json"));
   TARE_TRY(const Json model, ReadJson(folder / "config.json"));
 
-  const auto tokenizer_path = folder / "tokenizer.json";
   std::error_code code;
-  if (!std::filesystem::exists(tokenizer_path, code)) {
-    return Fail(ErrorKind::kNotFound, "'{}' has no tokenizer.json", folder.string());
+  std::filesystem::path path = folder / "tokenizer.json";
+  const bool has_json = std::filesystem::exists(path, code);
+  if (!has_json) path = folder / "tiktoken.model";
+  if (!std::filesystem::exists(path, code)) {
+    return Fail(ErrorKind::kNotFound, "'{}' has neither tokenizer.json nor tiktoken.model",
+                folder.string());
   }
-  TARE_TRY(std::string json, ReadFile(tokenizer_path, kTokenizerLimit));
-  auto flags = ApplyLlamaFlags(config, json);
-  if (!flags) return Context(std::move(flags).error(), "'{}'", tokenizer_path.string());
-  auto tokenizer = Tokenizer::FromJson(json);
-  if (!tokenizer) return Context(std::move(tokenizer).error(), "'{}'", tokenizer_path.string());
+  auto tokenizer = has_json ? ReadTokenizerJson(path, config) : ReadTiktoken(path, config);
+  if (!tokenizer) return Context(std::move(tokenizer).error(), "'{}'", path.string());
 
   Text::Parts parts{.tokenizer = std::move(*tokenizer)};
   const int vocab = parts.tokenizer.vocab_size();

@@ -13,6 +13,7 @@
 
 #include "base/files.h"
 #include "base/test_model.h"
+#include "model/test_base64.h"
 
 namespace tare::model {
 namespace {
@@ -21,24 +22,6 @@ using ::testing::Contains;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string FromBase64(std::string_view text) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  unsigned value = 0;
-  int bits = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    value = (value << 6 | static_cast<unsigned>(kDigits.find(c))) & 0xFFFFFF;
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      out += static_cast<char>(value >> bits);
-    }
-  }
-  return out;
-}
 
 std::vector<int> ToInts(const std::vector<TokenId>& ids) {
   std::vector<int> result;

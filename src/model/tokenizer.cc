@@ -6,6 +6,8 @@
 namespace tare::model {
 namespace {
 
+constexpr std::string_view kUnusable = "not a usable tokenizer";
+
 // Owns the parts of a tb_vocabulary.
 struct BridgeVocabulary {
   BridgeVocabulary() = default;
@@ -41,17 +43,32 @@ std::string_view Part(const std::string& all, const std::vector<std::uint32_t>& 
 void Tokenizer::Deleter::operator()(tb_tokenizer* handle) const { tb_tokenizer_free(handle); }
 
 Result<Tokenizer> Tokenizer::FromJson(std::string_view json) {
-  Tokenizer tokenizer;
   BridgeBuffer error;
   tb_tokenizer* handle = nullptr;
   if (auto status = tb_tokenizer_from_json(ToSlice(json), &handle, &error.value)) {
-    return BridgeFail(status, error, ErrorKind::kCorrupt, "not a usable tokenizer");
+    return BridgeFail(status, error, ErrorKind::kCorrupt, kUnusable);
   }
-  tokenizer.handle_.reset(handle);
+  return Adopt(handle);
+}
 
+Result<Tokenizer> Tokenizer::FromTiktoken(std::string_view model, std::string_view pattern,
+                                          std::string_view added_tokens_json) {
+  BridgeBuffer error;
+  tb_tokenizer* handle = nullptr;
+  if (auto status = tb_tokenizer_from_tiktoken(ToSlice(model), ToSlice(pattern),
+                                               ToSlice(added_tokens_json), &handle, &error.value)) {
+    return BridgeFail(status, error, ErrorKind::kCorrupt, kUnusable);
+  }
+  return Adopt(handle);
+}
+
+Result<Tokenizer> Tokenizer::Adopt(tb_tokenizer* handle) {
+  Tokenizer tokenizer;
+  tokenizer.handle_.reset(handle);
+  BridgeBuffer error;
   BridgeVocabulary vocabulary;
   if (auto status = tb_tokenizer_vocabulary(handle, &vocabulary.value, &error.value)) {
-    return BridgeFail(status, error, ErrorKind::kCorrupt, "not a usable tokenizer");
+    return BridgeFail(status, error, ErrorKind::kCorrupt, kUnusable);
   }
   tokenizer.bytes_ = ToString(vocabulary.value.bytes);
   tokenizer.byte_offset_ = ToVector(vocabulary.value.byte_offsets);
@@ -61,7 +78,7 @@ Result<Tokenizer> Tokenizer::FromJson(std::string_view json) {
                             vocabulary.value.special.data + vocabulary.value.special.size);
   tokenizer.strips_leading_space_ = vocabulary.value.strips_leading_space != 0;
   if (tokenizer.special_.empty()) {
-    return Fail(ErrorKind::kCorrupt, "not a usable tokenizer: its vocabulary is empty");
+    return Fail(ErrorKind::kCorrupt, "{}: its vocabulary is empty", kUnusable);
   }
   TARE_TRY(tokenizer.added_ids_, tokenizer.Encode(""));
   return tokenizer;

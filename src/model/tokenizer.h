@@ -51,6 +51,11 @@ class Tokenizer {
   // `json` is the content of a tokenizer.json. kCorrupt when it is not one.
   static Result<Tokenizer> FromJson(std::string_view json);
 
+  // `model` is the content of a tiktoken.model (lines "base64 rank"), `pattern` the regular
+  // expression that takes text apart, `added_tokens_json` an array as in a tokenizer.json.
+  static Result<Tokenizer> FromTiktoken(std::string_view model, std::string_view pattern,
+                                        std::string_view added_tokens_json);
+
   Tokenizer(Tokenizer&&) noexcept = default;
   Tokenizer& operator=(Tokenizer&&) noexcept = default;
   Tokenizer(const Tokenizer&) = delete;
@@ -89,6 +94,8 @@ class Tokenizer {
     void operator()(tb_tokenizer* handle) const;
   };
   Tokenizer() = default;
+  // Takes the handle and reads its vocabulary.
+  static Result<Tokenizer> Adopt(tb_tokenizer* handle);
 
   std::unique_ptr<tb_tokenizer, Deleter> handle_;
   std::string bytes_;                        // all tokens' bytes, by id

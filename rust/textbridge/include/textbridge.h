@@ -58,6 +58,10 @@ typedef struct tb_vocabulary {
 
 /* `json`: the content of a tokenizer.json. */
 int32_t tb_tokenizer_from_json(tb_slice json, tb_tokenizer** out, tb_buffer* error);
+/* `model`: lines "base64 rank", as tiktoken.model has them; `pattern`: the regular expression that
+ * takes text apart; `added`: a JSON array of added tokens as tokenizer.json has them. */
+int32_t tb_tokenizer_from_tiktoken(tb_slice model, tb_slice pattern, tb_slice added,
+                                   tb_tokenizer** out, tb_buffer* error);
 void tb_tokenizer_free(tb_tokenizer* tokenizer);
 /* `honour`: names of control tokens become control tokens, unless marked with U+FDD1. */
 int32_t tb_tokenizer_encode(const tb_tokenizer* tokenizer, tb_slice text, uint8_t honour,

@@ -55,11 +55,8 @@ impl Guard {
 
     /// The text with every name in it broken by a mark.
     pub fn mark(&self, text: &str) -> String {
-        let text = if text.contains(MARK) {
-            text.replace(MARK, "\u{FFFD}")
-        } else {
-            text.to_string()
-        };
+        let text =
+            if text.contains(MARK) { text.replace(MARK, "\u{FFFD}") } else { text.to_string() };
         let Some(names) = &self.names else { return text };
 
         // Byte positions before which a mark goes, and single-character names, which no mark can
@@ -104,10 +101,14 @@ impl Guard {
             return;
         }
         let begins = |at: usize| {
-            trimmed.get(..at).is_some_and(|s| self.tails.binary_search_by(|t| t.as_str().cmp(s)).is_ok())
+            trimmed
+                .get(..at)
+                .is_some_and(|s| self.tails.binary_search_by(|t| t.as_str().cmp(s)).is_ok())
         };
         let ends = |from: usize| {
-            trimmed.get(from..).is_some_and(|s| self.heads.binary_search_by(|h| h.as_str().cmp(s)).is_ok())
+            trimmed
+                .get(from..)
+                .is_some_and(|s| self.heads.binary_search_by(|h| h.as_str().cmp(s)).is_ok())
         };
         let reach = self.longest.min(trimmed.len());
         let inside = trimmed.len() < self.longest

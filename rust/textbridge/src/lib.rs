@@ -6,5 +6,6 @@ mod guard;
 mod messages;
 mod pieces;
 mod python;
+mod ranks;
 mod template;
 mod tokenizer;

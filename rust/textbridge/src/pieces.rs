@@ -3,6 +3,7 @@
 //! makes streaming exact and constant in cost per token.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 use tokenizers::tokenizer::{AddedToken, DecoderWrapper, PreTokenizerWrapper};
@@ -35,7 +36,8 @@ struct Spelling {
 
 impl Spelling {
     fn read(&mut self, decoder: &Json) {
-        let text = |key: &str| decoder.get(key).and_then(Json::as_str).unwrap_or_default().to_string();
+        let text =
+            |key: &str| decoder.get(key).and_then(Json::as_str).unwrap_or_default().to_string();
         match decoder.get("type").and_then(Json::as_str).unwrap_or_default() {
             "Sequence" => {
                 for key in ["decoders", "pretokenizers"] {
@@ -69,10 +71,9 @@ impl Spelling {
         }
     }
 
-    fn bytes(&self, piece: &str, table: &HashMap<char, u8>) -> Vec<u8> {
+    fn bytes(&self, piece: &str) -> Vec<u8> {
         if self.byte_level {
-            let bytes: Option<Vec<u8>> = piece.chars().map(|c| table.get(&c).copied()).collect();
-            return bytes.unwrap_or_else(|| piece.as_bytes().to_vec());
+            return byte_level_bytes(piece).unwrap_or_else(|| piece.as_bytes().to_vec());
         }
         if self.byte_fallback {
             if let Some(byte) = fallback_byte(piece) {
@@ -99,22 +100,34 @@ fn fallback_byte(piece: &str) -> Option<u8> {
     (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// GPT-2's table, backwards: printable Latin-1 stands for itself, the other bytes follow from
-/// U+0100 in order.
-fn byte_level_table() -> HashMap<char, u8> {
-    let mut next = 256;
-    (0..=255u8)
-        .map(|byte| {
-            let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+/// GPT-2's table: printable Latin-1 stands for itself, the other bytes follow from U+0100 in order.
+fn byte_level_chars() -> &'static [char; 256] {
+    static TABLE: LazyLock<[char; 256]> = LazyLock::new(|| {
+        let mut next = 256;
+        std::array::from_fn(|byte| {
+            let printable = matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
             let code = if printable {
-                u32::from(byte)
+                byte as u32
             } else {
                 next += 1;
                 next - 1
             };
-            (char::from_u32(code).expect("below the surrogates"), byte)
+            char::from_u32(code).expect("below the surrogates")
         })
-        .collect()
+    });
+    &TABLE
+}
+
+pub fn byte_level_spelling(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| byte_level_chars()[*byte as usize]).collect()
+}
+
+/// The bytes a text in that spelling stands for; None when it has a character no byte is spelled by.
+pub fn byte_level_bytes(spelled: &str) -> Option<Vec<u8>> {
+    static TABLE: LazyLock<HashMap<char, u8>> = LazyLock::new(|| {
+        (0..=255u8).map(|byte| (byte_level_chars()[byte as usize], byte)).collect()
+    });
+    spelled.chars().map(|c| TABLE.get(&c).copied()).collect()
 }
 
 pub fn piece_table<A>(
@@ -160,8 +173,11 @@ where
         }
     }
 
-    let table = byte_level_table();
-    let mut out = Pieces { special, strips_leading_space: spelling.strips_leading_space, ..Default::default() };
+    let mut out = Pieces {
+        special,
+        strips_leading_space: spelling.strips_leading_space,
+        ..Default::default()
+    };
     out.byte_offsets.push(0);
     out.piece_offsets.push(0);
     for (id, piece) in by_id.iter().enumerate() {
@@ -170,9 +186,11 @@ where
         if literal[id] {
             out.bytes.extend_from_slice(piece.as_bytes());
         } else {
-            out.bytes.extend_from_slice(&spelling.bytes(piece, &table));
+            out.bytes.extend_from_slice(&spelling.bytes(piece));
         }
-        let offset = |length: usize| u32::try_from(length).map_err(|_| Failure::input("vocabulary above 4 GiB"));
+        let offset = |length: usize| {
+            u32::try_from(length).map_err(|_| Failure::input("vocabulary above 4 GiB"))
+        };
         out.byte_offsets.push(offset(out.bytes.len())?);
         out.piece_offsets.push(offset(out.pieces.len())?);
     }

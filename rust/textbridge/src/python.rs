@@ -92,9 +92,17 @@ fn new_line(style: &JsonStyle, depth: usize, out: &mut String) {
     }
 }
 
-fn write_json(value: &Value, style: &JsonStyle, depth: usize, out: &mut String) -> Result<(), Error> {
+fn write_json(
+    value: &Value,
+    style: &JsonStyle,
+    depth: usize,
+    out: &mut String,
+) -> Result<(), Error> {
     if depth > 200 {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a value nested too deeply for tojson"));
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "a value nested too deeply for tojson",
+        ));
     }
     match value.kind() {
         ValueKind::None => out.push_str("null"),
@@ -197,9 +205,9 @@ struct Date {
     year: i64,
     month: usize,
     day: i64,
-    weekday: usize,  // 0 = Sunday
-    year_day: i64,   // 1 = 1 January
-    seconds: i64,    // of the day
+    weekday: usize, // 0 = Sunday
+    year_day: i64,  // 1 = 1 January
+    seconds: i64,   // of the day
 }
 
 /// Civil date from days since 1970-01-01 (Howard Hinnant's "days" algorithms).
@@ -228,8 +236,18 @@ fn date(epoch_seconds: i64) -> Date {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];

@@ -1,7 +1,8 @@
 //! Chat templates: minijinja in the environment Hugging Face gives its templates.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
@@ -47,25 +48,30 @@ pub struct Chat {
 
 /// Python-only constructs with an equal in minijinja's language: the generation tag (which only
 /// marks spans for training) and the two list methods that templates call on a namespace's list.
-fn rewrite(source: &str) -> Outcome<String> {
-    let rules = [
-        (r"\{%([-+]?)\s*generation\s*([-+]?)%\}", "{%$1 if true $2%}"),
-        (r"\{%([-+]?)\s*endgeneration\s*([-+]?)%\}", "{%$1 endif $2%}"),
-        (
-            r"\{%([-+]?)\s*set\s+\w+\s*=\s*(\w+\.\w+)\.append\((.*?)\)\s*([-+]?)%\}",
-            "{%$1 set $2 = $2 + [$3] $4%}",
-        ),
-        (
-            r"\{%([-+]?)\s*set\s+(\w+)\s*=\s*(\w+\.\w+)\.pop\(0\)\s*([-+]?)%\}",
-            "{%$1 set $2 = $3[0] -%}{%- set $3 = $3[1:] $4%}",
-        ),
-    ];
+fn rewrite(source: &str) -> String {
+    static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        let rules = [
+            (r"\{%([-+]?)\s*generation\s*([-+]?)%\}", "{%$1 if true $2%}"),
+            (r"\{%([-+]?)\s*endgeneration\s*([-+]?)%\}", "{%$1 endif $2%}"),
+            (
+                r"\{%([-+]?)\s*set\s+\w+\s*=\s*(\w+\.\w+)\.append\((.*?)\)\s*([-+]?)%\}",
+                "{%$1 set $2 = $2 + [$3] $4%}",
+            ),
+            (
+                r"\{%([-+]?)\s*set\s+(\w+)\s*=\s*(\w+\.\w+)\.pop\(0\)\s*([-+]?)%\}",
+                "{%$1 set $2 = $3[0] -%}{%- set $3 = $3[1:] $4%}",
+            ),
+        ];
+        let compile = |pattern| Regex::new(pattern).expect("a constant expression");
+        rules.into_iter().map(|(pattern, with)| (compile(pattern), with)).collect()
+    });
     let mut text = source.to_string();
-    for (pattern, with) in rules {
-        let rule = Regex::new(pattern).map_err(Failure::input)?;
-        text = rule.replace_all(&text, with).into_owned();
+    for (rule, with) in RULES.iter() {
+        if let Cow::Owned(changed) = rule.replace_all(&text, *with) {
+            text = changed;
+        }
     }
-    Ok(text)
+    text
 }
 
 fn raise_exception(message: &str) -> Result<Value, Error> {
@@ -110,7 +116,8 @@ fn failure(error: Error) -> Failure {
     }
     let line = error.line().map_or(String::new(), |line| format!(" (line {line})"));
     let kind = error.kind();
-    let message = if detail.is_empty() { format!("{kind}{line}") } else { format!("{kind}: {detail}{line}") };
+    let message =
+        if detail.is_empty() { format!("{kind}{line}") } else { format!("{kind}: {detail}{line}") };
     Failure::input(message)
 }
 
@@ -125,7 +132,7 @@ fn parse(source: &[u8], constants: &[u8]) -> Outcome<Template> {
     environment.add_filter("from_json", from_json);
     environment.add_test("iterable", is_iterable);
     environment.add_function("raise_exception", raise_exception);
-    environment.add_template_owned(NAME, rewrite(source)?).map_err(failure)?;
+    environment.add_template_owned(NAME, rewrite(source)).map_err(failure)?;
 
     let Json::Object(constants) = parse_json(constants, "template constants")? else {
         return Err(Failure::input("template constants: not a JSON object"));
@@ -158,7 +165,8 @@ impl Template {
         context.extend(self.constants.iter().map(|(key, value)| (key.clone(), value.clone())));
         context.insert("messages".to_string(), to_value(&scene.messages, guard));
         context.insert("tools".to_string(), to_value(&scene.tools, guard));
-        context.insert("add_generation_prompt".to_string(), Value::from(scene.add_generation_prompt));
+        context
+            .insert("add_generation_prompt".to_string(), Value::from(scene.add_generation_prompt));
         let now = scene.now;
         let clock = move |format: &str| strftime(format, now);
         context.insert("strftime_now".to_string(), Value::from_function(clock));
@@ -186,7 +194,11 @@ impl Template {
         let mut scene = Scene {
             messages: parse_json(messages, "messages")?,
             tools: if tools.is_empty() { Json::Null } else { parse_json(tools, "tools")? },
-            extra: if extra.is_empty() { Json::Null } else { parse_json(extra, "template variables")? },
+            extra: if extra.is_empty() {
+                Json::Null
+            } else {
+                parse_json(extra, "template variables")?
+            },
             now: chat.now,
             add_generation_prompt: chat.add_generation_prompt != 0,
         };

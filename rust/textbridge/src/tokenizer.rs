@@ -5,47 +5,81 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::models::unigram::Unigram;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::{
     AddedToken, AddedVocabulary, DecoderWrapper, Model, ModelWrapper, NormalizedString, Normalizer,
-    NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, Token,
-    Tokenizer as FileTokenizer, TokenizerImpl,
+    NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, SplitDelimiterBehavior, Token,
+    TokenizerImpl,
 };
 
 use crate::ffi::{Buffer, Failure, Numbers, Outcome, Slice, discard, enter};
 use crate::guard::{Guard, MARK};
 use crate::pieces::{Pieces, piece_table};
+use crate::ranks::RankBpe;
 
 type Library<T> = tokenizers::tokenizer::Result<T>;
 
+/// Merges by list (or Unigram, WordPiece …) in the library, or by rank.
+enum Tables {
+    Library(ModelWrapper),
+    Ranks(RankBpe),
+}
+
 /// The model's tables, shared by the two encoders.
 #[derive(Clone)]
-struct SharedModel(Arc<ModelWrapper>);
+struct SharedModel(Arc<Tables>);
 
 impl Model for SharedModel {
     type Trainer = TrainerWrapper;
 
     fn tokenize(&self, sequence: &str) -> Library<Vec<Token>> {
-        self.0.tokenize(sequence)
+        match &*self.0 {
+            Tables::Library(model) => model.tokenize(sequence),
+            Tables::Ranks(ranks) => {
+                let mut from = 0;
+                let tokens = ranks.encode(sequence.as_bytes()).into_iter().map(|(id, to)| {
+                    let token = Token::new(id, String::new(), (from, to));
+                    from = to;
+                    token
+                });
+                Ok(tokens.collect())
+            }
+        }
     }
     fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.0.token_to_id(token)
+        match &*self.0 {
+            Tables::Library(model) => model.token_to_id(token),
+            Tables::Ranks(ranks) => ranks.id(token),
+        }
     }
     fn id_to_token(&self, id: u32) -> Option<String> {
-        self.0.id_to_token(id)
+        match &*self.0 {
+            Tables::Library(model) => model.id_to_token(id),
+            Tables::Ranks(ranks) => ranks.token(id),
+        }
     }
     fn get_vocab(&self) -> HashMap<String, u32> {
-        self.0.get_vocab()
+        match &*self.0 {
+            Tables::Library(model) => model.get_vocab(),
+            Tables::Ranks(ranks) => ranks.vocabulary(),
+        }
     }
     fn get_vocab_size(&self) -> usize {
-        self.0.get_vocab_size()
+        match &*self.0 {
+            Tables::Library(model) => model.get_vocab_size(),
+            Tables::Ranks(ranks) => ranks.size(),
+        }
     }
-    fn save(&self, folder: &Path, prefix: Option<&str>) -> Library<Vec<PathBuf>> {
-        self.0.save(folder, prefix)
+    fn save(&self, _: &Path, _: Option<&str>) -> Library<Vec<PathBuf>> {
+        Err("tokenizers are read, not written".into())
     }
     fn get_trainer(&self) -> TrainerWrapper {
-        self.0.get_trainer()
+        TrainerWrapper::from(BpeTrainer::default())
     }
 }
 
@@ -68,8 +102,13 @@ impl Normalizer for MarkRemover {
     }
 }
 
-type Encoder =
-    TokenizerImpl<SharedModel, MarkRemover, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+type Encoder = TokenizerImpl<
+    SharedModel,
+    MarkRemover,
+    PreTokenizerWrapper,
+    PostProcessorWrapper,
+    DecoderWrapper,
+>;
 
 pub struct Tokenizer {
     /// Names of control tokens are text.
@@ -93,12 +132,12 @@ pub struct Vocabulary {
 /// A Unigram model finds its pieces in any text, control tokens' included, and the converters give
 /// those the best score of all. They come in through the added vocabulary alone, so their score is
 /// put out of reach.
-fn hide_special_pieces(model: ModelWrapper, special: &[String]) -> Library<ModelWrapper> {
+fn hide_special_pieces(model: ModelWrapper, special: &[&str]) -> Library<ModelWrapper> {
     let ModelWrapper::Unigram(unigram) = model else { return Ok(model) };
     let vocabulary = unigram
         .iter()
         .map(|(piece, score)| {
-            let hidden = special.iter().any(|name| name == piece);
+            let hidden = special.contains(&piece.as_str());
             (piece.clone(), if hidden { -1e6 } else { *score })
         })
         .collect();
@@ -112,67 +151,108 @@ fn unigram_unk_id(unigram: &Unigram) -> Library<Option<usize>> {
     Ok(shown.get("unk_id").and_then(|id| id.as_u64()).map(|id| id as usize))
 }
 
-/// The library numbers added tokens itself and only hopes to arrive at the file's ids.
-fn check_added_ids(json: &[u8], id_of: impl Fn(&str) -> Option<u32>) -> Outcome<()> {
-    #[derive(serde::Deserialize)]
-    struct File {
-        #[serde(default)]
-        added_tokens: Vec<Added>,
+/// An entry of "added_tokens".
+#[derive(Deserialize)]
+struct NumberedToken {
+    id: u32,
+    #[serde(flatten)]
+    token: AddedToken,
+}
+
+/// A tokenizer.json, read part by part: the library's own reader keeps the parts to itself and
+/// renumbers added tokens without a word when it arrives at other ids than the file's.
+#[derive(Deserialize)]
+struct File {
+    version: String,
+    #[serde(default)]
+    added_tokens: Vec<NumberedToken>,
+    normalizer: Option<NormalizerWrapper>,
+    pre_tokenizer: Option<PreTokenizerWrapper>,
+    post_processor: Option<PostProcessorWrapper>,
+    decoder: Option<DecoderWrapper>,
+    model: ModelWrapper,
+}
+
+fn from_json(json: &[u8]) -> Outcome<Tokenizer> {
+    let mut file: File = serde_json::from_slice(json).map_err(Failure::input)?;
+    if file.version != "1.0" {
+        return Err(Failure::input(format!("unknown version '{}'", file.version)));
     }
-    #[derive(serde::Deserialize)]
-    struct Added {
-        id: u32,
-        content: String,
-    }
-    let file: File = serde_json::from_slice(json).map_err(Failure::input)?;
-    for token in &file.added_tokens {
-        if !token.content.is_empty() && id_of(&token.content) != Some(token.id) {
+    let special: Vec<&str> = file
+        .added_tokens
+        .iter()
+        .filter(|added| added.token.special)
+        .map(|added| added.token.content.as_str())
+        .collect();
+    file.model = hide_special_pieces(file.model, &special).map_err(Failure::input)?;
+    assemble(Parts {
+        tables: Tables::Library(file.model),
+        added: file.added_tokens,
+        normalizer: file.normalizer,
+        pre_tokenizer: file.pre_tokenizer,
+        post_processor: file.post_processor,
+        decoder: file.decoder,
+    })
+}
+
+fn from_tiktoken(model: &[u8], pattern: &[u8], added: &[u8]) -> Outcome<Tokenizer> {
+    let text = |bytes| std::str::from_utf8(bytes).map_err(Failure::input);
+    let ranks = RankBpe::parse(text(model)?).map_err(Failure::input)?;
+    let pattern = SplitPattern::Regex(text(pattern)?.to_string());
+    let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false);
+    assemble(Parts {
+        tables: Tables::Ranks(ranks),
+        added: serde_json::from_slice(added).map_err(Failure::input)?,
+        normalizer: None,
+        pre_tokenizer: Some(split.map_err(Failure::input)?.into()),
+        post_processor: None,
+        decoder: Some(ByteLevel::default().into()),
+    })
+}
+
+struct Parts {
+    tables: Tables,
+    added: Vec<NumberedToken>,
+    normalizer: Option<NormalizerWrapper>,
+    pre_tokenizer: Option<PreTokenizerWrapper>,
+    post_processor: Option<PostProcessorWrapper>,
+    decoder: Option<DecoderWrapper>,
+}
+
+fn assemble(mut parts: Parts) -> Outcome<Tokenizer> {
+    let model = SharedModel(Arc::new(parts.tables));
+    let normalizer = MarkRemover { remove: false, inner: parts.normalizer };
+    parts.added.sort_by_key(|added| added.id);
+    let mut vocabulary = AddedVocabulary::new();
+    let tokens = parts.added.iter().map(|added| {
+        // Control tokens are searched in the text as it came, before normalization: marks live there.
+        let normalized = added.token.normalized && !added.token.special;
+        added.token.clone().normalized(normalized)
+    });
+    vocabulary.add_tokens(tokens, &model, Some(&normalizer)).map_err(Failure::input)?;
+    for NumberedToken { id, token } in &parts.added {
+        if !token.content.is_empty() && vocabulary.token_to_id(&token.content, &model) != Some(*id)
+        {
             return Err(Failure::input(format!(
-                "the added token '{}' has id {}, which leaves a gap after the vocabulary",
-                token.content, token.id
+                "the added token '{}' has id {id}, which leaves a gap after the vocabulary",
+                token.content
             )));
         }
     }
-    Ok(())
-}
-
-fn build(json: &[u8]) -> Outcome<Tokenizer> {
-    let mut file = FileTokenizer::from_bytes(json).map_err(Failure::input)?;
-    file.with_truncation(None).map_err(Failure::input)?;
-    file.with_padding(None);
-
-    // Special tokens are searched in the text as it came, before normalization: marks live there.
-    let mut tokens: Vec<(u32, AddedToken)> = file.get_added_tokens_decoder().into_iter().collect();
-    tokens.sort_by_key(|(id, _)| *id);
-    let special: Vec<String> =
-        tokens.iter().filter(|(_, t)| t.special).map(|(_, t)| t.content.clone()).collect();
-    let model = SharedModel(Arc::new(
-        hide_special_pieces(file.get_model().clone(), &special).map_err(Failure::input)?,
-    ));
-    let normalizer = MarkRemover { remove: false, inner: file.get_normalizer().cloned() };
-    let mut added = file.get_added_vocabulary().clone();
-    if tokens.iter().any(|(_, t)| t.special && t.normalized) {
-        added = AddedVocabulary::new();
-        let plain = tokens.iter().map(|(_, token)| {
-            let normalized = token.normalized && !token.special;
-            token.clone().normalized(normalized)
-        });
-        added.add_tokens(plain, &model, Some(&normalizer)).map_err(Failure::input)?;
-    }
-    check_added_ids(json, |content| added.token_to_id(content, &model))?;
 
     let mut text = Encoder::new(model);
     text.with_normalizer(Some(normalizer.clone())).map_err(Failure::input)?;
-    text.with_pre_tokenizer(file.get_pre_tokenizer().cloned());
-    text.with_post_processor(file.get_post_processor().cloned());
-    text.with_decoder(file.get_decoder().cloned());
-    text.with_added_vocabulary(added);
+    text.with_pre_tokenizer(parts.pre_tokenizer);
+    text.with_post_processor(parts.post_processor);
+    text.with_decoder(parts.decoder);
+    text.with_added_vocabulary(vocabulary);
     let mut honouring = text.clone();
     text.set_encode_special_tokens(true);
     honouring
         .with_normalizer(Some(MarkRemover { remove: true, inner: normalizer.inner }))
         .map_err(Failure::input)?;
-    let guard = Guard::new(special).map_err(Failure::input)?;
+    let special = parts.added.into_iter().map(|added| added.token).filter(|token| token.special);
+    let guard = Guard::new(special.map(|token| token.content).collect()).map_err(Failure::input)?;
     Ok(Tokenizer { text, honouring, guard })
 }
 
@@ -201,7 +281,30 @@ pub unsafe extern "C" fn tb_tokenizer_from_json(
     error: *mut Buffer,
 ) -> i32 {
     unsafe {
-        enter(error, || build(json.bytes()), |tokenizer| out.write(Box::into_raw(Box::new(tokenizer))))
+        enter(
+            error,
+            || from_json(json.bytes()),
+            |tokenizer| out.write(Box::into_raw(Box::new(tokenizer))),
+        )
+    }
+}
+
+/// # Safety
+/// Pointers are valid as include/textbridge.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tb_tokenizer_from_tiktoken(
+    model: Slice,
+    pattern: Slice,
+    added: Slice,
+    out: *mut *mut Tokenizer,
+    error: *mut Buffer,
+) -> i32 {
+    unsafe {
+        enter(
+            error,
+            || from_tiktoken(model.bytes(), pattern.bytes(), added.bytes()),
+            |tokenizer| out.write(Box::into_raw(Box::new(tokenizer))),
+        )
     }
 }
 

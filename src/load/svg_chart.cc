@@ -195,9 +195,12 @@ std::string HeatMap(const std::vector<HeatCell>& cells, const Axis& x, const Axi
         Blue(std::log1p(cell.count) / scale));
   }
   constexpr int kSteps = 5;
+  double shown = 0;
   for (int i = 0; i < kSteps; ++i) {
     const double share = static_cast<double>(i) / (kSteps - 1);
     const double count = std::max(1.0, std::expm1(share * scale));
+    if (i > 0 && std::lround(count) == std::lround(shown)) continue;  // few levels: fewer labels
+    shown = count;
     out += fmt::format(
         "<rect x=\"{0}\" y=\"{1}\" width=\"14\" height=\"14\" fill=\"{2}\"/>"
         "<text x=\"{3}\" y=\"{4}\" class=\"k\">{5:.0f}{6}</text>",

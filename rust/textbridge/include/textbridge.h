@@ -86,8 +86,7 @@ typedef struct tb_chat {
 } tb_chat;
 
 /* `constants`: a JSON object of trusted variables (bos_token …). */
-int32_t tb_template_parse(tb_slice source, tb_slice constants, tb_template** out,
-                          tb_buffer* error);
+int32_t tb_template_parse(tb_slice source, tb_slice constants, tb_template** out, tb_buffer* error);
 void tb_template_free(tb_template* chat_template);
 /* `guard`: the tokenizer whose control tokens' names are marked in the input, or NULL. */
 int32_t tb_template_render(const tb_template* chat_template, const tb_tokenizer* guard,

@@ -30,6 +30,7 @@ class RecordedBench final : public Bench {
   std::map<std::string, double> e2e_s = {{"int4", 0.6}, {"bf16", 1.0}};
   std::map<std::string, std::string> failing;
   std::vector<std::string> events;
+  bool invalid = false;
 
   Result<std::optional<double>> Open(const Candidate& candidate, int round) override {
     events.push_back(fmt::format("open {} {}", candidate.name, round));
@@ -47,7 +48,12 @@ class RecordedBench final : public Bench {
     made.e2e_s = e2e_s[candidate.name] * (level == 1 ? 0.5 : 1);
     made.seed = static_cast<std::uint64_t>(events.size()) + 1;
     events.push_back("measure " + made.id);
-    return MakeRun(made);
+    store::RunRecord record = MakeRun(made);
+    if (invalid) {
+      record.valid = false;
+      record.checks = {{"input_lengths", false, "prompts are too long"}};
+    }
+    return record;
   }
   Status Close(const Candidate& candidate) override {
     events.push_back("close " + candidate.name);
@@ -281,6 +287,14 @@ TEST_F(AdviseTest, NobodyFeasibleIsSaidPlainly) {
   EXPECT_THAT(RenderHtml(report, Words(Language::kEnglish)),
               HasSubstr("No candidate keeps the service levels."));
   EXPECT_THAT(RenderRouting(report), HasSubstr("tiers: {}"));
+}
+
+TEST_F(AdviseTest, InvalidMeasurementsAreNotCalledBrokenLevels) {
+  bench_.invalid = true;
+  const Report report = MustAdvise(MakePlan());
+  EXPECT_EQ(report.ranking.verdict, Verdict::kNoneFeasible);
+  EXPECT_THAT(RenderHtml(report, Words(Language::kEnglish)),
+              HasSubstr("No candidate was measured validly"));
 }
 
 TEST_F(AdviseTest, WritesFiveFiles) {

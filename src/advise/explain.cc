@@ -132,6 +132,13 @@ void AddHeadroom(const Report& report, const Words& words, std::vector<std::stri
   }
 }
 
+bool AnyValid(const Report& report) {
+  return std::any_of(report.candidates.begin(), report.candidates.end(),
+                     [](const CandidateResult& result) {
+                       return result.Shown() != nullptr && result.Shown()->invalid.empty();
+                     });
+}
+
 }  // namespace
 
 std::string Headline(const Report& report, const Words& words) {
@@ -140,7 +147,7 @@ std::string Headline(const Report& report, const Words& words) {
     case Verdict::kPick:
       return words.Say("headline.pick", {{"name", NameAt(report, *ranking.pick)}});
     case Verdict::kNoneFeasible:
-      return words.Say("headline.none");
+      return words.Say(AnyValid(report) ? "headline.none" : "headline.invalid");
     case Verdict::kTooClose:
       return words.Say("headline.too_close", {{"first", NameAt(report, *ranking.first)},
                                               {"second", NameAt(report, *ranking.second)}});
@@ -226,7 +233,7 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
 std::vector<std::string> WouldChange(const Report& report, const Words& words) {
   std::vector<std::string> out;
   if (!report.ranking.first) {
-    out.push_back(words.Say("change.none"));
+    out.push_back(words.Say(AnyValid(report) ? "change.none" : "change.invalid"));
     return out;
   }
   if (report.ranking.second) {

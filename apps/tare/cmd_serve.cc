@@ -7,7 +7,6 @@
 #include "apps/tare/local_model_flags.h"
 #include "base/units.h"
 #include "gateway/serve.h"
-#include "model/load.h"
 
 namespace tare::app {
 namespace {
@@ -33,7 +32,7 @@ Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
   if (words.config.empty() || !words.model.model.empty()) {
     TARE_TRY(options.model, engine::ResolveModel(words.model.model));
   }
-  TARE_TRY(options.dtype, model::ParseDtype(words.model.dtype));
+  options.dtype = words.model.dtype;
   TARE_TRY(options.drain_timeout, ParseDuration(words.drain_timeout));
   if (words.tensor_parallel != 1) {
     return FailParam("tensor-parallel-size",

@@ -12,14 +12,12 @@
 #include "api/wire_error.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/thread_pool.h"
 #include "base/units.h"
+#include "engine/local_model.h"
 #include "gateway/gateway.h"
 #include "gateway/gateway_config.h"
 #include "gateway/local_upstream.h"
 #include "gateway/signals.h"
-#include "model/load.h"
-#include "model/text.h"
 #include "net/http_server.h"
 
 namespace tare::gateway {
@@ -44,68 +42,43 @@ std::string BaseUrl(const ServeOptions& options, std::uint16_t port) {
 }
 
 std::string ServedName(const ServeOptions& options) {
-  return options.name.empty() ? options.model.stem().string() : options.name;
+  if (!options.name.empty()) return options.name;
+  std::error_code code;  // a folder's name may hold dots that are no ending: Qwen3-0.6B
+  const bool folder = std::filesystem::is_directory(options.model, code);
+  return (folder ? options.model.filename() : options.model.stem()).string();
 }
 
-// Everything the engine stands on, in the order it must go: engine first, pool last.
 struct LoadedModel {
-  std::unique_ptr<ThreadPool> pool;
   std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<Upstream> upstream;
 };
 
-// Sets the stage to the time since the last call to `stage`.
-class StageTimer {
- public:
-  void Lap(Nanos& stage) {
-    const Nanos now = SteadyClock().Now();
-    stage = now - last_;
-    last_ = now;
-  }
-
- private:
-  Nanos last_ = SteadyClock().Now();
-};
-
 Result<LoadedModel> Load(const ServeOptions& options, std::FILE* log) {
-  const Nanos begin = SteadyClock().Now();
-  StageTimer timer;
-  engine::EngineOptions engine_options = options.engine;
-  engine::StartupTimes& startup = engine_options.startup;
-  TARE_TRY(const model::GgufFile file, model::GgufFile::Open(options.model));
-  timer.Lap(startup.map_weights);
+  engine::LocalModelOptions local_options;
+  local_options.model = options.model.string();
+  local_options.dtype = options.dtype;
+  local_options.threads = options.threads;
+  local_options.engine = options.engine;
+  TARE_TRY(engine::LocalModel local, engine::LoadLocalModel(std::move(local_options)));
 
   LoadedModel loaded;
-  loaded.pool = std::make_unique<ThreadPool>(options.threads);
-  model::LoadOptions load;
-  load.dtype = options.dtype;
-  load.pool = loaded.pool.get();
-  TARE_TRY(auto weights, model::LoadModel(file, load));
-  timer.Lap(startup.load_weights);
-  TARE_TRY(auto text, model::LoadText(options.model));
-  timer.Lap(startup.load_text);
-
-  const std::size_t weight_bytes = weights->weight_bytes();
-  const char* dtype = kernels::ToString(weights->weight_type());
-  const model::ModelConfig config = weights->config();
-  TARE_TRY(loaded.engine, engine::Engine::Start(engine_options, std::move(weights), text));
-  const engine::EngineStats stats = loaded.engine->Stats();
+  loaded.engine = std::move(local.engine);
   loaded.upstream = std::make_shared<LocalUpstream>(
       LocalUpstreamOptions{ServedName(options),
-                           engine_options.context_policy == engine::ContextPolicy::kRing},
+                           options.engine.context_policy == engine::ContextPolicy::kRing},
       loaded.engine);
 
-  Print(log, "model     {} ({}, {:.1f} M parameters) as '{}'", config.name, config.family,
+  const engine::EngineStats stats = loaded.engine->Stats();
+  const model::ModelConfig& config = loaded.engine->config();
+  Print(log, "model     {} ({}, {:.1f} M parameters) as '{}'", local.name, config.family,
         static_cast<double>(config.parameters) / 1e6, ServedName(options));
-  Print(log, "weights   {} in {}", FormatBytes(weight_bytes), dtype);
+  Print(log, "weights   {} in {}", FormatBytes(local.weight_bytes), kernels::ToString(local.dtype));
   Print(log, "kv cache  {} pages of {}, {} in all; context {} tokens, up to {} sequences a step",
-        stats.pages_total, FormatBytes(stats.page_bytes),
-        FormatBytes(std::uint64_t{stats.pages_total} * stats.page_bytes),
-        loaded.engine->max_model_len(), engine_options.max_num_seqs);
-  Print(log, "threads   {} for kernels, {} for connections", loaded.pool->size(),
-        options.io_threads);
+        stats.pages_total, FormatBytes(stats.page_bytes), FormatBytes(local.kv_memory_bytes),
+        loaded.engine->max_model_len(), options.engine.max_num_seqs);
+  Print(log, "threads   {} for kernels, {} for connections", local.threads, options.io_threads);
   Print(log, "start-up  {}: map {}, weights {}, text {}, kv {}, warm-up {}",
-        FormatDuration(SteadyClock().Now() - begin), FormatDuration(stats.startup.map_weights),
+        FormatDuration(stats.startup.total), FormatDuration(stats.startup.map_weights),
         FormatDuration(stats.startup.load_weights), FormatDuration(stats.startup.load_text),
         FormatDuration(stats.startup.touch_pages), FormatDuration(stats.startup.warm_kernels));
   return loaded;

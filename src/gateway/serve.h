@@ -7,13 +7,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "base/types.h"
 #include "engine/engine.h"
-#include "kernels/matmul.h"
 
 namespace tare::gateway {
 
@@ -24,8 +22,8 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;
   int io_threads = 1;
-  std::optional<kernels::WeightType> dtype;  // empty: what the file holds
-  int threads = 0;                           // of the kernels; 0: one per core
+  std::string dtype = "auto";  // auto (what the file holds), f32, bf16, int8, int4
+  int threads = 0;             // of the kernels; 0: one per core
   engine::EngineOptions engine;
   std::filesystem::path api_key_file;  // empty: open to all
   Nanos drain_timeout = std::chrono::seconds(30);

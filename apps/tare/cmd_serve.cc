@@ -7,6 +7,7 @@
 #include "apps/tare/local_model_flags.h"
 #include "base/units.h"
 #include "gateway/serve.h"
+#include "model/load.h"
 
 namespace tare::app {
 namespace {
@@ -26,21 +27,19 @@ struct ServeWords {
 
 Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
   gateway::ServeOptions options;
-  TARE_TRY(engine::LocalModelOptions local, words.model.ToOptions());
   // Without a configuration a model is always served, the default one if none is named; with one,
   // only a model that is named.
   if (words.config.empty() || !words.model.model.empty()) {
-    TARE_TRY(options.model, engine::ResolveModel(words.model.model));
+    TARE_TRY(options.model, words.model.ToOptions());
+    TARE_RETURN_IF_ERROR(engine::ResolveModel(words.model.model));
+    TARE_RETURN_IF_ERROR(model::ParseDtype(words.model.dtype));
   }
-  options.dtype = words.model.dtype;
   TARE_TRY(options.drain_timeout, ParseDuration(words.drain_timeout));
   if (words.tensor_parallel != 1) {
     return FailParam("tensor-parallel-size",
                      "this engine computes on one machine's cores: --tensor-parallel-size may only "
                      "be 1; use --threads, or --config to spread over several servers");
   }
-  options.engine = local.engine;
-  options.threads = words.model.threads;
   options.config = words.config;
   options.name = words.name;
   options.host = words.host;

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "engine/local_model.h"
 #include "gateway/gateway.h"
 #include "gateway/gateway_config.h"
 #include "gateway/local_upstream.h"
@@ -41,46 +40,45 @@ std::string BaseUrl(const ServeOptions& options, std::uint16_t port) {
   return fmt::format("http://{}:{}", host, port);
 }
 
+// By default the file's name without its ending, or the folder's.
 std::string ServedName(const ServeOptions& options) {
-  if (!options.name.empty()) return options.name;
-  std::error_code code;  // a folder's name may hold dots that are no ending: Qwen3-0.6B
-  const bool folder = std::filesystem::is_directory(options.model, code);
-  return (folder ? options.model.filename() : options.model.stem()).string();
+  if (!options.name.empty() || !options.model) return options.name;
+  const auto resolved = engine::ResolveModel(options.model->model);
+  if (!resolved) return options.model->model;
+  const std::filesystem::path path =
+      resolved->has_filename() ? *resolved : resolved->parent_path();  // "folder/"
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
 }
 
-struct LoadedModel {
-  std::shared_ptr<engine::Engine> engine;
+// The model of this process. The engine goes last of all: clients of it must be gone before.
+struct Loaded {
+  std::shared_ptr<engine::Engine> engine;  // null: remote upstreams only
   std::shared_ptr<Upstream> upstream;
 };
 
-Result<LoadedModel> Load(const ServeOptions& options, std::FILE* log) {
-  engine::LocalModelOptions local_options;
-  local_options.model = options.model.string();
-  local_options.dtype = options.dtype;
-  local_options.threads = options.threads;
-  local_options.engine = options.engine;
-  TARE_TRY(engine::LocalModel local, engine::LoadLocalModel(std::move(local_options)));
-
-  LoadedModel loaded;
-  loaded.engine = std::move(local.engine);
+Result<Loaded> Load(const ServeOptions& options, std::FILE* log) {
+  const Nanos begin = SteadyClock().Now();
+  TARE_TRY(engine::LocalModel model, engine::LoadLocalModel(*options.model));
+  Loaded loaded;
+  loaded.engine = std::move(model.engine);
+  const bool endless = options.model->engine.context_policy == engine::ContextPolicy::kRing;
   loaded.upstream = std::make_shared<LocalUpstream>(
-      LocalUpstreamOptions{ServedName(options),
-                           options.engine.context_policy == engine::ContextPolicy::kRing},
-      loaded.engine);
+      LocalUpstreamOptions{ServedName(options), endless}, loaded.engine);
 
   const engine::EngineStats stats = loaded.engine->Stats();
+  const engine::StartupTimes& startup = stats.startup;
   const model::ModelConfig& config = loaded.engine->config();
-  Print(log, "model     {} ({}, {:.1f} M parameters) as '{}'", local.name, config.family,
+  Print(log, "model     {} ({}, {:.1f} M parameters) as '{}'", model.name, config.family,
         static_cast<double>(config.parameters) / 1e6, ServedName(options));
-  Print(log, "weights   {} in {}", FormatBytes(local.weight_bytes), kernels::ToString(local.dtype));
-  Print(log, "kv cache  {} pages of {}, {} in all; context {} tokens, up to {} sequences a step",
-        stats.pages_total, FormatBytes(stats.page_bytes), FormatBytes(local.kv_memory_bytes),
-        loaded.engine->max_model_len(), options.engine.max_num_seqs);
-  Print(log, "threads   {} for kernels, {} for connections", local.threads, options.io_threads);
+  Print(log, "weights   {} in {}", FormatBytes(model.weight_bytes), kernels::ToString(model.dtype));
+  Print(log, "kv cache  up to {} in {} pages; context {} tokens, up to {} sequences a step",
+        FormatBytes(model.kv_memory_bytes), stats.pages_total, loaded.engine->max_model_len(),
+        options.model->engine.max_num_seqs);
+  Print(log, "threads   {} for kernels, {} for connections", model.threads, options.io_threads);
   Print(log, "start-up  {}: map {}, weights {}, text {}, kv {}, warm-up {}",
-        FormatDuration(stats.startup.total), FormatDuration(stats.startup.map_weights),
-        FormatDuration(stats.startup.load_weights), FormatDuration(stats.startup.load_text),
-        FormatDuration(stats.startup.touch_pages), FormatDuration(stats.startup.warm_kernels));
+        FormatDuration(SteadyClock().Now() - begin), FormatDuration(startup.map_weights),
+        FormatDuration(startup.load_weights), FormatDuration(startup.load_text),
+        FormatDuration(startup.touch_pages), FormatDuration(startup.warm_kernels));
   return loaded;
 }
 
@@ -133,7 +131,7 @@ void Drain(const ServeOptions& options, Gateway& gateway, net::HttpServer& serve
 
 // What requests go to: the engine alone, or a router over it and the configured servers.
 Result<std::shared_ptr<Upstream>> Assemble(std::optional<GatewayConfig> config,
-                                           const ServeOptions& options, const LoadedModel& loaded,
+                                           const ServeOptions& options, const Loaded& loaded,
                                            Gateway& gateway) {
   if (!config) return loaded.upstream;
   if (loaded.engine != nullptr) {
@@ -147,17 +145,14 @@ Result<std::shared_ptr<Upstream>> Assemble(std::optional<GatewayConfig> config,
 
 Result<std::optional<GatewayConfig>> ReadConfig(const ServeOptions& options) {
   if (options.config.empty()) {
-    if (options.model.empty()) {
-      return FailParam("model", "no model is named: tare serve MODEL.gguf, or --config tare.yaml");
-    }
     return std::optional<GatewayConfig>();
   }
   TARE_TRY(GatewayConfig config, LoadGatewayConfig(options.config));
-  if (config.router.routes.empty() && options.model.empty()) {
+  if (config.router.routes.empty() && !options.model) {
     return FailParam("models", "'{}' names no model: give it one under 'models'",
                      options.config.string());
   }
-  if (config.uses_local && options.model.empty()) {
+  if (config.uses_local && !options.model) {
     return FailParam("model",
                      "'{}' routes to the upstream 'local', but no model is named: add MODEL.gguf",
                      options.config.string());
@@ -194,17 +189,17 @@ Status Serve(const ServeOptions& options, std::FILE* log) {
     TARE_TRY(gateway_options.keys, ApiKeys::Load(options.api_key_file));
   }
   // Order of destruction: server (no more requests), gateway, model.
-  std::optional<Result<LoadedModel>> loaded;
+  std::optional<Result<Loaded>> loaded;
   Gateway gateway(std::move(gateway_options));
   TARE_TRY(auto server, Listen(options, gateway));
   const std::string url = BaseUrl(options, server->port());
   gateway.metrics().AddSource(
       [&server](Metrics::Families& out) { AppendServerFamilies(server->stats(), out); });
   std::thread loader([&] {
-    if (options.model.empty()) {
-      loaded = LoadedModel{};
+    if (!options.model) {
+      loaded = Loaded{};
     } else {
-      Print(log, "loading   {} ({}/ready says when it is done)", options.model.string(), url);
+      Print(log, "loading   {} ({}/ready says when it is done)", ServedName(options), url);
       loaded = Load(options, log);
     }
     signals.Wake();
@@ -215,7 +210,7 @@ Status Serve(const ServeOptions& options, std::FILE* log) {
   }
   loader.join();
   if (!*loaded) return tl::unexpected(std::move(*loaded).error());
-  LoadedModel& model = **loaded;
+  Loaded& model = **loaded;
   if (model.engine != nullptr) {
     gateway.metrics().AddSource([engine = model.engine](Metrics::Families& out) {
       AppendEngineFamilies(engine->Stats(), out);

@@ -7,24 +7,23 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "base/types.h"
-#include "engine/engine.h"
+#include "engine/local_model.h"
 
 namespace tare::gateway {
 
 struct ServeOptions {
-  std::filesystem::path model;   // empty: remote upstreams only, by `config`
+  // The engine to run here; absent: remote upstreams only, by `config`.
+  std::optional<engine::LocalModelOptions> model;
   std::filesystem::path config;  // tare.yaml; empty: the model alone
-  std::string name;  // what clients call the model; empty: the file's name without its ending
+  std::string name;              // what clients call the model; empty: by the model's file
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;
   int io_threads = 1;
-  std::string dtype = "auto";  // auto (what the file holds), f32, bf16, int8, int4
-  int threads = 0;             // of the kernels; 0: one per core
-  engine::EngineOptions engine;
   std::filesystem::path api_key_file;  // empty: open to all
   Nanos drain_timeout = std::chrono::seconds(30);
   std::string version;

@@ -82,7 +82,7 @@ LoopAwaitable<bool> Connection::ReadRequest(std::optional<Parser>& parser) {
   const HttpServerOptions& options = shared_->options;
   phase_ = Phase::kIdle;
   if (buffer_.size() == 0) {
-    if (shared_->draining.load()) co_return false;
+    if (shared_->draining.load() || client_closed_) co_return false;
     SetDeadline(options.idle_timeout);
     auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(kFirstRead), kAwait);
     if (error) co_return false;
@@ -157,7 +157,7 @@ LoopAwaitable<void> Connection::Linger() {
   error_code failed;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, failed);
   buffer_.clear();
-  while (!failed && socket_.is_open()) {
+  while (!failed && !client_closed_ && socket_.is_open()) {
     auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(kMaxBuffered), kAwait);
     failed = error;
   }
@@ -218,7 +218,10 @@ LoopAwaitable<void> Connection::Watch() {
     auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(kFirstRead), kAwait);
     if (!error) {
       buffer_.commit(count);
-    } else if (!done_ && (error != asio::error::operation_aborted || !socket_.is_open())) {
+      continue;
+    }
+    client_closed_ = client_closed_ || error == asio::error::eof;
+    if (!done_ && (error != asio::error::operation_aborted || !socket_.is_open())) {
       Finish(false, false);
     }
   }

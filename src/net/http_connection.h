@@ -78,6 +78,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool done_ = false;  // the running exchange is over
   bool keep_alive_ = false;
   bool expired_ = false;
+  // The client has closed its side. Remembered, because Asio reports an end of file once: a read
+  // after it would wait for an event that never comes.
+  bool client_closed_ = false;
   Phase phase_ = Phase::kIdle;
   Nanos deadline_ = Nanos::max();
 };

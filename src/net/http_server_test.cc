@@ -148,6 +148,19 @@ TEST(HttpServer, NoticesAClientThatLeaves) {
   EXPECT_TRUE(late);
 }
 
+TEST(HttpServer, AHalfClosedConnectionEndsAfterItsAnswer) {
+  auto server = StartOrDie({}, Echo);
+  // The end of file races with the end of the answer; whichever is first, nothing waits for the
+  // idle timeout.
+  for (int i = 0; i < 200; ++i) {
+    RawClient client(server->port());
+    client.Send(kGet);
+    client.HalfClose();
+    client.ReadToEnd();
+    ASSERT_FALSE(client.timed_out());
+  }
+}
+
 TEST(HttpServer, CloseIsNotReportedForCompleteAnswers) {
   std::atomic<int> closes{0};
   {

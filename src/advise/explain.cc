@@ -132,6 +132,14 @@ void AddHeadroom(const Report& report, const Words& words, std::vector<std::stri
   }
 }
 
+double MostOthersShare(const Report& report) {
+  double most = 0;
+  for (const CandidateResult& result : report.candidates) {
+    if (result.Shown() != nullptr) most = std::max(most, result.Shown()->others_share.value_or(0));
+  }
+  return most;
+}
+
 bool AnyValid(const Report& report) {
   return std::any_of(report.candidates.begin(), report.candidates.end(),
                      [](const CandidateResult& result) {
@@ -154,6 +162,8 @@ std::string Headline(const Report& report, const Words& words) {
     case Verdict::kEqual:
       return words.Say("headline.equal", {{"first", NameAt(report, *ranking.first)},
                                           {"second", NameAt(report, *ranking.second)}});
+    case Verdict::kDisturbed:
+      return words.Say("headline.disturbed");
     case Verdict::kLevelsUnsure:
       return words.Say("headline.levels_unsure", {{"name", NameAt(report, *ranking.first)}});
   }
@@ -199,6 +209,11 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
                                 {{"factor", FormatFigure(std::ceil(ranking.measurement_factor))},
                                  {"p", FormatShare(ranking.standings[*ranking.first].p_best)},
                                  {"confidence", FormatShare(report.plan.confidence)}}));
+        break;
+      case Verdict::kDisturbed:
+        why.push_back(Saving(report, words));
+        why.push_back(words.Say("why.disturbed", {{"share", FormatShare(MostOthersShare(report))},
+                                                  {"first", first.candidate.name}}));
         break;
       case Verdict::kLevelsUnsure:
         why.push_back(

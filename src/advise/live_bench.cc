@@ -1,8 +1,12 @@
 #include "advise/live_bench.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <vector>
 
 #include "advise/candidate_command.h"
+#include "advise/cpu_use.h"
 #include "advise/machine.h"
 
 namespace tare::advise {
@@ -97,11 +101,21 @@ Result<store::RunRecord> LiveBench::Measure(const Candidate& candidate, const Lo
     options.api_key = key;
   }
   Relay relay(options_);
+  std::vector<int> ours = {static_cast<int>(::getpid())};
+  if (server_) ours.push_back(server_->pid());
+  const auto cpu_before = ReadCpu(ours);
   auto record = load::RunLoad(options, &relay);
+  const auto cpu_after = ReadCpu(ours);
   if (!record) return Context(std::move(record).error(), "candidate '{}'", candidate.name);
   if (server_ && !server_->running()) {
     return Fail(ErrorKind::kUnavailable, "candidate '{}': {}", candidate.name,
                 server_->DescribeEnd("the server died while it was measured"));
+  }
+  // Only for servers on this machine does it matter what else ran here.
+  if (server_ && cpu_before && cpu_after) {
+    if (const auto others = OthersShare(*cpu_before, *cpu_after)) {
+      record->target[kOthersShareKey] = *others;
+    }
   }
   TARE_TRY(record->id, store_.Save(*record));
   return record;

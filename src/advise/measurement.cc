@@ -176,6 +176,10 @@ LevelResult Combine(double level, const std::vector<store::RunRecord>& records, 
       }
     }
     if (!record.valid && record.checks.empty()) result.invalid.push_back("marked invalid");
+    if (const auto it = record.target.find(kOthersShareKey);
+        it != record.target.end() && it->is_number()) {
+      result.others_share = std::max(result.others_share.value_or(0), it->get<double>());
+    }
     result.runs.push_back(record.id);
     samples.push_back(SamplesOf(record, plan.load.open_loop));
     blocks.push_back(Blocks(samples.back().output_tokens));

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct RunSamples {
   std::vector<double> output_tokens;  // received in each second of the measured window
 };
 RunSamples SamplesOf(const store::RunRecord& record, bool from_intended);
+
+// Where LiveBench leaves a run's others_share in the record's target.
+inline constexpr const char* kOthersShareKey = "cpu_share_of_others";
 
 struct LimitCheck {
   enum class State {
@@ -54,7 +58,9 @@ struct LevelResult {
   bool errors_kept = true;           // the share of failed requests is within the plan's
   std::vector<std::string> invalid;  // why a record is not a valid measurement
   std::vector<std::string> runs;     // ids
-  double measured_for_s = 0;         // windows added up
+  // Part of the machine that other programs took, worst round; nothing when it is not known.
+  std::optional<double> others_share;
+  double measured_for_s = 0;  // windows added up
   // For the charts.
   std::array<std::vector<double>, 4> sorted_s;        // pooled latencies, ascending
   std::vector<std::vector<double>> tokens_by_second;  // one a round

@@ -103,6 +103,18 @@ void Compare(const Contender& first, const Contender& second, Ranking& ranking) 
   if (log_ratio > 0) ranking.measurement_factor = std::pow(half / log_ratio, 2);
 }
 
+// What others took of the machine, a candidate could have used: its cost can have been too high by
+// at most that share. True when that would bring another candidate level with the first.
+bool OthersCouldHaveDecided(const std::vector<Contender>& contenders, const Ranking& ranking) {
+  const double first = ranking.standings[*ranking.first].usd_per_million_tokens;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    if (i == *ranking.first) continue;
+    const double cost = ranking.standings[i].usd_per_million_tokens;  // NaN when out
+    if (cost * (1 - contenders[i].others_share) <= first) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 const char* ToString(Verdict verdict) {
@@ -117,6 +129,8 @@ const char* ToString(Verdict verdict) {
       return "equal";
     case Verdict::kLevelsUnsure:
       return "levels_unsure";
+    case Verdict::kDisturbed:
+      return "disturbed";
   }
   return "";
 }
@@ -165,6 +179,8 @@ Ranking Rank(const std::vector<Contender>& contenders, const RankingOptions& opt
     ranking.verdict = Verdict::kEqual;
   } else if (ranking.standings[first].p_best < options.confidence) {
     ranking.verdict = Verdict::kTooClose;
+  } else if (OthersCouldHaveDecided(contenders, ranking)) {
+    ranking.verdict = Verdict::kDisturbed;
   } else {
     ranking.verdict = Verdict::kPick;
     ranking.pick = first;

@@ -24,6 +24,8 @@ struct Contender {
   econ::ServingRates rates;        // of all its machines, at its operating level
   double rate_relative_error = 0;  // standard error ÷ mean
   double rate_degrees_of_freedom = 1;
+  // Part of the machine that other programs took while it was measured, 0 to 1.
+  double others_share = 0;
 };
 
 struct RankingOptions {
@@ -39,6 +41,7 @@ enum class Verdict {
   kTooClose,      // the costs' errors overlap
   kEqual,         // the costs differ by less than min_difference
   kLevelsUnsure,  // the first may well break a service level
+  kDisturbed,     // on a quiet machine another could be as cheap as the first
 };
 const char* ToString(Verdict verdict);  // "pick", "none_feasible", …
 

@@ -74,6 +74,14 @@ TEST(Rank, SmallTrafficNeedsOneMachineOfEither) {
   EXPECT_NEAR(ranking.standings[0].p_best, 0.5, 1e-9);
 }
 
+TEST(Rank, ABusyMachineDecidesNothing) {
+  Contender slow = Make("slow", 500);
+  slow.others_share = 0.4;  // on a quiet machine up to 833 tokens/s, still dearer
+  EXPECT_EQ(Rank({slow, Make("fast", 1000)}, {}).verdict, Verdict::kPick);
+  slow.others_share = 0.6;  // up to 1,250
+  EXPECT_EQ(Rank({slow, Make("fast", 1000)}, {}).verdict, Verdict::kDisturbed);
+}
+
 std::vector<Contender> AnyContenders() {
   const auto count = *rc::gen::inRange(1, 6);
   std::vector<Contender> contenders;

@@ -60,6 +60,7 @@ void Judge(Report& report) {
       contender.rates = level->rates;
       contender.rate_relative_error = level->rate_error.relative_error;
       contender.rate_degrees_of_freedom = level->rate_error.degrees_of_freedom;
+      contender.others_share = level->others_share.value_or(0);
     }
     contenders.push_back(std::move(contender));
   }

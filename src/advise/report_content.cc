@@ -177,6 +177,17 @@ class Comparison {
                   words_.Say("of_requests", {{"n", fmt::format("{}", level.total)}}), false,
                   !level.errors_kept};
     }).note = words_.Say("limit", {{"limit", FormatShare(report_.plan.levels.max_error_share)}});
+    if (std::any_of(report_.candidates.begin(), report_.candidates.end(),
+                    [](const CandidateResult& result) {
+                      return result.Shown() != nullptr && result.Shown()->others_share;
+                    })) {
+      Row(words_.Say("row.others"),
+          [&](std::size_t, const CandidateResult&, const LevelResult& level) {
+            return level.others_share
+                       ? Cell{FormatShare(*level.others_share), level.tag, "", false, false}
+                       : Cell{"–", "", "", false, false};
+          });
+    }
     Row(words_.Say("row.memory"),
         [&](std::size_t, const CandidateResult&, const LevelResult& level) {
           return Cell{MemoryText(level.peak_memory_bytes), level.peak_memory_bytes ? level.tag : "",
@@ -413,7 +424,7 @@ std::vector<std::pair<std::string, std::string>> Definitions(const Words& words)
   std::vector<std::pair<std::string, std::string>> definitions;
   for (const char* term :
        {"token", "ttft", "tpot", "itl", "e2e", "percentile", "users", "rate", "cost", "utilisation",
-        "per_usd", "interval", "p_best", "levels", "memory", "ready", "dtype", "tags"}) {
+        "per_usd", "interval", "p_best", "levels", "memory", "others", "ready", "dtype", "tags"}) {
     definitions.emplace_back(words.Say(fmt::format("term.{}", term)),
                              words.Say(fmt::format("define.{}", term)));
   }

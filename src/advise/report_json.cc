@@ -58,6 +58,7 @@ json LevelJson(const LevelResult& level, const LoadPlan& load) {
           {"latency_s", latency},
           {"checks", checks},
           {"invalid", level.invalid},
+          {"cpu_share_of_others", level.others_share ? json(*level.others_share) : json(nullptr)},
           {"memory", {{"peak_bytes", level.peak_memory_bytes}}},
           {"runs", level.runs}};
 }

@@ -84,7 +84,8 @@ class TracingExecutor {
     for (const PlannedSlice& slice : plan.slices) {
       for (std::uint32_t i = 0; i < slice.num_pages; ++i) {
         const auto it = writer.find(plan.page_table[slice.first_page + i]);
-        RC_ASSERT(it == writer.end() || it->second == slice.sequence);
+        // In brackets: the macro takes expressions apart, and then || evaluates both sides.
+        RC_ASSERT((it == writer.end() || it->second == slice.sequence));
       }
     }
   }

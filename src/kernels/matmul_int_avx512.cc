@@ -14,6 +14,13 @@ constexpr std::int64_t kAhead = 4096;
 
 enum class Codes { kInt8, kInt4, kInt4Minimum };
 
+// What the offset of the weights adds to a dot product. Slots of a block that hold no row have
+// arbitrary sums, whose results nobody reads: unsigned, because they may overflow.
+template <int kOffset>
+TARE_KERNEL_INLINE int OffsetPayback(std::int32_t sum) {
+  return static_cast<int>(0u - static_cast<unsigned>(kOffset) * static_cast<unsigned>(sum));
+}
+
 template <Codes kCodes, int kRows>
 TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x, const Output& out,
                                   std::int64_t panel, std::int64_t row) {
@@ -39,8 +46,8 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
     __m512i dot0[kRows], dot1[kRows];
     for (int r = 0; r < kRows; ++r) {
       // Weights enter as unsigned bytes, kOffset too large.
-      dot0[r] = _mm512_set1_epi32(-kOffset * sums[r]);
-      dot1[r] = _mm512_set1_epi32(-kOffset * sums[r + kBlockRows]);
+      dot0[r] = _mm512_set1_epi32(OffsetPayback<kOffset>(sums[r]));
+      dot1[r] = _mm512_set1_epi32(OffsetPayback<kOffset>(sums[r + kBlockRows]));
     }
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {

@@ -96,8 +96,10 @@ class Router::Impl::Job final : public AttemptSink {
       held_.push_back(std::move(chunk));
       return;
     }
-    const bool carries = chunk.tokens > 0 || chunk.finish != api::FinishReason::kNone;
-    if (carries && !delivered_) {
+    // A role alone is no part of an answer yet: passing it on would begin the stream, with this
+    // target's name, before it is known that this target answers.
+    if (chunk.tokens == 0 && chunk.finish == api::FinishReason::kNone) return;
+    if (!delivered_) {
       delivered_ = true;
       sink_->OnRoute(AnsweringModel());
     }

@@ -27,6 +27,7 @@ class Collected final : public ChatSink {
  public:
   void OnRoute(const std::string& model) override { answered_by = model; }
   void OnChunk(api::ChatChunk chunk) override {
+    EXPECT_NE(answered_by, "") << "who answers is known before the first piece";
     text += chunk.text;
     if (chunk.finish != api::FinishReason::kNone) finish = chunk.finish;
   }
@@ -116,13 +117,14 @@ bool Status(net::RawConnection& connection, int status, const std::string& body,
       headers, body.size(), body));
 }
 
-void Head(net::RawConnection& connection) {
-  connection.Write(
-      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
-}
 void Event(net::RawConnection& connection, const std::string& data, const char* end = "\n\n") {
   const std::string event = "data: " + data + end;
   connection.Write(fmt::format("{:x}\r\n{}\r\n", event.size(), event));
+}
+void Head(net::RawConnection& connection) {
+  connection.Write(
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+  Event(connection, R"({"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]})");
 }
 void Tokens(net::RawConnection& connection, int from, int to) {
   for (int i = from; i < to; ++i) {
@@ -416,6 +418,7 @@ TEST_F(RouterTest, S15_AnOutageIsServedByTheFallbackAndEnds) {
 
 TEST_F(RouterTest, S16_TheFallbackNamesItself) {
   Start([](net::RawConnection& c, int) { return Status(c, 503, "{}"); });
+  EXPECT_EQ(Ask(true)->answered_by, "big");
   auto sink = Ask(false);
   EXPECT_EQ(sink->answered_by, "big");
   EXPECT_EQ(sink->usage.completion_tokens, 60) << "failed attempts are not billed";

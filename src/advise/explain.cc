@@ -46,13 +46,25 @@ std::string BrokenLimits(const LevelResult& level, const Words& words) {
 
 std::string Saving(const Report& report, const Words& words) {
   const Ranking& ranking = report.ranking;
-  return words.Say("why.saving", {{"name", NameAt(report, *ranking.first)},
-                                  {"cost", CostAt(report, *ranking.first)},
-                                  {"share", FormatShare(ranking.difference)},
-                                  {"second", NameAt(report, *ranking.second)},
-                                  {"second_cost", CostAt(report, *ranking.second)},
-                                  {"low", FormatShare(ranking.difference_low)},
-                                  {"high", FormatShare(ranking.difference_high)}});
+  // A lower end below −100 % means that the intervals of the two costs hardly tell them apart.
+  const bool known = ranking.difference_low >= -1;
+  return words.Say(known ? "why.saving" : "why.saving_uneven",
+                   {{"name", NameAt(report, *ranking.first)},
+                    {"cost", CostAt(report, *ranking.first)},
+                    {"share", FormatShare(ranking.difference)},
+                    {"second", NameAt(report, *ranking.second)},
+                    {"second_cost", CostAt(report, *ranking.second)},
+                    {"low", FormatShare(ranking.difference_low)},
+                    {"high", FormatShare(ranking.difference_high)}});
+}
+
+// How far apart the costs could be, though their means are not.
+std::string EqualInterval(const Report& report, const Words& words) {
+  const Ranking& ranking = report.ranking;
+  if (ranking.difference_low < -1) return words.Say("why.equal.uneven");
+  return words.Say("why.equal.interval", {{"first", NameAt(report, *ranking.first)},
+                                          {"low", FormatShare(ranking.difference_low)},
+                                          {"high", FormatShare(ranking.difference_high)}});
 }
 
 // One sentence on whether the order of the first two holds at every level both were measured at.
@@ -201,7 +213,8 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
                                               {"cost", CostAt(report, *ranking.first)},
                                               {"second", NameAt(report, *ranking.second)},
                                               {"second_cost", CostAt(report, *ranking.second)},
-                                              {"share", FormatShare(report.plan.min_difference)}}));
+                                              {"share", FormatShare(report.plan.min_difference)},
+                                              {"interval", EqualInterval(report, words)}}));
         break;
       case Verdict::kTooClose:
         why.push_back(Saving(report, words));

@@ -49,6 +49,10 @@ struct Standing {
   double usd_per_million_tokens = 0;  // NaN when not feasible
   double low = 0, high = 0;           // 95 % interval of the same
   double p_best = 0;
+  // An interval worth printing: a finite one, no wider than a factor of ten up or down.
+  bool interval_known() const {
+    return low > 0 && usd_per_million_tokens <= 10 * low && high <= 10 * usd_per_million_tokens;
+  }
 };
 
 struct Ranking {

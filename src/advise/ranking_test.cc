@@ -45,6 +45,14 @@ TEST(Rank, AbstainsWithinTheNoiseAndSaysHowMuchMoreWouldDecide) {
   EXPECT_NEAR(ranking.measurement_factor, 36.6, 0.5);
 }
 
+TEST(Rank, AnIntervalOverOrdersOfMagnitudeIsNotOne) {
+  Contender wild = Make("wild", 1000, 0.65);
+  wild.rate_degrees_of_freedom = 1;
+  const Ranking ranking = Rank({wild, Make("calm", 900)}, {});
+  EXPECT_FALSE(ranking.standings[0].interval_known());
+  EXPECT_TRUE(ranking.standings[1].interval_known());
+}
+
 TEST(Rank, EqualCostsAreNotADifference) {
   EXPECT_EQ(Rank({Make("a", 1000, 1e-6), Make("b", 1010, 1e-6)}, {}).verdict, Verdict::kEqual);
 }

@@ -24,7 +24,7 @@ void AddCost(const Report& report, const Words& words, std::vector<ReportChart>&
     bar.value = result.cost->usd_per_million_tokens;
     bar.label = FormatUsd(bar.value);
     const Standing& standing = report.ranking.standings[i];
-    if (std::isfinite(standing.low) && !report.plan.traffic) {
+    if (standing.interval_known() && !report.plan.traffic) {
       bar.low = standing.low;
       bar.high = standing.high;
     }

@@ -13,6 +13,9 @@ namespace {
 
 constexpr const char* kComputed = "computed";
 constexpr const char* kAssumed = "assumed";
+// Other programs' part of the machine from which a caution is due: it moves rates by about as much,
+// and twice the smallest cost difference a plan counts by default can turn an answer.
+constexpr double kWorthSaying = 0.04;
 
 std::string MemoryText(std::uint64_t bytes) { return bytes == 0 ? "–" : FormatBytes(bytes); }
 
@@ -74,8 +77,10 @@ class Comparison {
           cell.text = result.cost ? FormatUsd(result.cost->usd_per_million_tokens) : "–";
           const Standing& standing = report_.ranking.standings[i];
           if (result.cost && std::isfinite(standing.low) && !report_.plan.traffic) {
-            cell.note = words_.Say(
-                "interval", {{"low", FormatUsd(standing.low)}, {"high", FormatUsd(standing.high)}});
+            cell.note = standing.interval_known()
+                            ? words_.Say("interval", {{"low", FormatUsd(standing.low)},
+                                                      {"high", FormatUsd(standing.high)}})
+                            : words_.Say("interval.unknown");
           }
           cell.best = report_.ranking.pick == i;
           return cell;
@@ -407,6 +412,15 @@ std::vector<std::string> Cautions(const Report& report, const Words& words) {
                                       {"reason", reason}}));
       }
     }
+  }
+  double others = 0;
+  for (const CandidateResult& result : report.candidates) {
+    if (result.Shown() != nullptr) {
+      others = std::max(others, result.Shown()->others_share.value_or(0));
+    }
+  }
+  if (others >= kWorthSaying) {
+    cautions.push_back(words.Say("caution.others", {{"share", FormatShare(others)}}));
   }
   if (report.plan.load.rounds == 1) cautions.push_back(words.Say("caution.one_round"));
   const bool assumed =

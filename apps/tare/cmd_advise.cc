@@ -36,8 +36,8 @@ class AdviseProgressLine {
   ~AdviseProgressLine() { Clear(); }
 
   void Show(const advise::AdviseProgress& now) {
-    const std::string step =
-        fmt::format("{}/{} {}, {}", now.step, now.steps, now.candidate, now.level);
+    std::string step = fmt::format("{}/{} {}", now.step, now.steps, now.candidate);
+    step += ", " + (now.level.empty() ? now.phase : now.level);
     if (!terminal_) {
       if (step != last_step_) std::fprintf(stderr, "%s\n", step.c_str());
       last_step_ = step;

@@ -8,6 +8,7 @@
 
 #include "advise/escape.h"
 #include "advise/words.h"
+#include "base/html.h"
 
 namespace tare::advise {
 namespace {

@@ -7,10 +7,6 @@
 
 namespace tare::advise {
 
-// For element text and double-quoted attributes. Control characters other than line breaks and tabs
-// become U+FFFD, which HTML could not carry.
-std::string EscapeHtml(std::string_view text);
-
 // For running text and table cells: no character keeps a meaning, no line break survives.
 std::string EscapeMarkdown(std::string_view text);
 

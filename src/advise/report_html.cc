@@ -8,6 +8,7 @@
 #include "advise/report_charts.h"
 #include "advise/report_content.h"
 #include "base/check.h"
+#include "base/html.h"
 
 namespace tare::advise {
 namespace {

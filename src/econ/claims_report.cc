@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/html.h"
 #include "econ/html.h"
 
 namespace tare::econ {

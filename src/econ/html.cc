@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/html.h"
+
 namespace tare::econ {
 namespace {
 
@@ -30,33 +32,6 @@ code { font-size: .92em; }
 )css";
 
 }  // namespace
-
-std::string EscapeHtml(std::string_view text) {
-  std::string escaped;
-  escaped.reserve(text.size());
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
 
 std::string HtmlPage(std::string_view title, std::string_view body) {
   return fmt::format(

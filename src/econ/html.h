@@ -1,12 +1,10 @@
-// Building blocks of self-contained HTML pages: escaping and the page frame with its style.
+// Building blocks of self-contained HTML pages: the page frame with its style.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 namespace tare::econ {
-
-std::string EscapeHtml(std::string_view text);
 
 // A whole page: no script, no outside resource; light and dark.
 std::string HtmlPage(std::string_view title, std::string_view body);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/html.h"
 #include "econ/html.h"
 #include "econ/quantity.h"
 

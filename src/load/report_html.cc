@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "base/html.h"
 #include "base/text.h"
 #include "load/figures.h"
 #include "load/recorder.h"
@@ -210,25 +211,25 @@ std::string HtmlReport(const store::RunRecord& record) {
   const store::RunSummary& s = record.summary;
   const auto text = [&](const json& object, const char* key) {
     return object.is_object() && object.contains(key) && object[key].is_string()
-               ? Escape(object[key].get<std::string>())
+               ? EscapeHtml(object[key].get<std::string>())
                : std::string();
   };
   const std::string title = record.name.empty() ? record.id : record.name;
   std::string out = fmt::format(
       "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width\"><title>Load test {}</title><style>{}</style></head><body>",
-      Escape(title), kStyle);
+      EscapeHtml(title), kStyle);
   out += fmt::format("<h1>Load test {}</h1><p class=\"sub\">{} · {} · {} · run {}{}</p>",
-                     Escape(title), text(record.target, "url"), text(record.target, "model"),
-                     Escape(record.started_at), Escape(record.id),
-                     record.tag == "measured" ? "" : " · " + Escape(record.tag));
+                     EscapeHtml(title), text(record.target, "url"), text(record.target, "model"),
+                     EscapeHtml(record.started_at), EscapeHtml(record.id),
+                     record.tag == "measured" ? "" : " · " + EscapeHtml(record.tag));
   if (record.valid) {
     out += "<div class=\"verdict\"><b>Valid.</b> Every check below holds.</div>";
   } else {
     out += "<div class=\"verdict bad\"><b>Invalid: do not use these figures.</b>";
     for (const store::ValidityCheck& check : record.checks) {
       if (!check.ok) {
-        out += fmt::format("<p>{}: {}</p>", Escape(check.name), Escape(check.detail));
+        out += fmt::format("<p>{}: {}</p>", EscapeHtml(check.name), EscapeHtml(check.detail));
       }
     }
     out += "</div>";
@@ -261,7 +262,7 @@ std::string HtmlReport(const store::RunRecord& record) {
   if (!s.errors_by_kind.empty()) {
     out += "<h2>Errors</h2><table><tr><th>kind</th><th>requests</th></tr>";
     for (const auto& [kind, count] : s.errors_by_kind) {
-      out += fmt::format("<tr><td>{}</td><td>{}</td></tr>", Escape(kind), count);
+      out += fmt::format("<tr><td>{}</td><td>{}</td></tr>", EscapeHtml(kind), count);
     }
     out += "</table>";
   }
@@ -284,10 +285,10 @@ std::string HtmlReport(const store::RunRecord& record) {
       "class=\"l\">found</th></tr>";
   for (const store::ValidityCheck& check : record.checks) {
     out += fmt::format("<tr><td>{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td></tr>",
-                       Escape(check.name), check.ok ? "✔" : "✘", Escape(check.detail));
+                       EscapeHtml(check.name), check.ok ? "✔" : "✘", EscapeHtml(check.detail));
   }
   out += "</table><h2>What was asked</h2><pre>" +
-         Escape(record.workload.dump(2, ' ', false, json::error_handler_t::replace)) + "</pre>";
+         EscapeHtml(record.workload.dump(2, ' ', false, json::error_handler_t::replace)) + "</pre>";
   return out + "</body></html>\n";
 }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/html.h"
+
 namespace tare::load {
 namespace {
 
@@ -75,22 +77,23 @@ std::string Frame(const Axis& x, const Axis& y, std::string_view title) {
   std::string out = fmt::format(
       "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">"
       "<text x=\"{}\" y=\"16\" class=\"t\">{}</text>",
-      kWidth, kHeight, Escape(title), kLeft, Escape(title));
+      kWidth, kHeight, EscapeHtml(title), kLeft, EscapeHtml(title));
   for (const double tick : Ticks(y)) {
     out += fmt::format(
         "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" class=\"g\"/>"
         "<text x=\"{3}\" y=\"{4:.1f}\" class=\"k e\">{5}</text>",
-        kLeft, kWidth - kRight, Y(y, tick), kLeft - 6, Y(y, tick) + 4, Escape(TickText(y, tick)));
+        kLeft, kWidth - kRight, Y(y, tick), kLeft - 6, Y(y, tick) + 4,
+        EscapeHtml(TickText(y, tick)));
   }
   for (const double tick : Ticks(x)) {
     out += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" class=\"a\"/>"
         "<text x=\"{0:.1f}\" y=\"{3}\" class=\"k m\">{4}</text>",
         X(x, tick), kHeight - kBottom, kHeight - kBottom + 4, kHeight - kBottom + 17,
-        Escape(TickText(x, tick)));
+        EscapeHtml(TickText(x, tick)));
   }
   out += fmt::format("<text x=\"{}\" y=\"{}\" class=\"k e\">{}</text>", kWidth - kRight,
-                     kHeight - 6, Escape(x.label));
+                     kHeight - 6, EscapeHtml(x.label));
   return out;
 }
 
@@ -104,32 +107,6 @@ std::string Blue(double share) {
 }
 
 }  // namespace
-
-std::string Escape(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 std::string LineChart(const std::vector<ChartLine>& lines, const Axis& x, const Axis& y,
                       std::string_view title) {
@@ -173,7 +150,7 @@ std::string LineChart(const std::vector<ChartLine>& lines, const Axis& x, const 
     }
     label_at.push_back(at);
     out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" class=\"k\" style=\"fill:{}\">{}</text>",
-                       kWidth - kRight + 6, at, color, Escape(line.label));
+                       kWidth - kRight + 6, at, color, EscapeHtml(line.label));
   }
   return out + "</svg>";
 }

@@ -11,9 +11,6 @@
 
 namespace tare::load {
 
-// Escapes text for HTML and attributes.
-std::string Escape(std::string_view text);
-
 struct Axis {
   double low = 0, high = 1;
   bool log = false;

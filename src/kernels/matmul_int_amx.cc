@@ -33,8 +33,8 @@ TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a
 struct alignas(64) Chunk {
   std::int64_t cells = 0;
   const std::uint8_t* codes[kPanelsAtOnce][kCellsAtOnce];  // signed bytes, one tile each
-  float scales[kPanelsAtOnce][kCellsAtOnce][2][kPanelCols];
-  float minima[kPanelsAtOnce][kCellsAtOnce][2][kPanelCols];
+  alignas(64) float scales[kPanelsAtOnce][kCellsAtOnce][2][kPanelCols];
+  alignas(64) float minima[kPanelsAtOnce][kCellsAtOnce][2][kPanelCols];
   alignas(64) std::uint8_t unpacked[kPanelsAtOnce][kCellsAtOnce][kTileBytes];
 };
 

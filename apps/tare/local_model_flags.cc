@@ -1,5 +1,6 @@
 #include "apps/tare/local_model_flags.h"
 
+#include "base/files.h"
 #include "base/units.h"
 
 namespace tare::app {
@@ -58,6 +59,9 @@ void LocalModelFlags::AddTo(CLI::App& command) {
                   "At the end of the context: error (refuse such requests), stop (end the answer), "
                   "ring (forget the oldest tokens)")
       ->capture_default_str();
+  command.add_option("--packed-cache", packed_cache,
+                     "Folder that keeps packed weights for faster starts; off: pack at every start "
+                     "(default: packed/ in the user's cache)");
   command.add_flag("--no-prefix-cache", no_prefix_cache, "Compute every prompt in full");
 }
 
@@ -71,6 +75,12 @@ Result<engine::LocalModelOptions> LocalModelFlags::ToOptions() const {
   options.engine.max_num_batched_tokens = max_num_batched_tokens;
   options.engine.prefill_chunk = prefill_chunk;
   options.engine.prefix_cache = !no_prefix_cache;
+  if (packed_cache.empty()) {
+    // Without a cache directory (no HOME, read-only) models load all the same, only slower.
+    if (auto cache = UserCacheDir()) options.packed_cache = *cache / "packed";
+  } else if (packed_cache != "off") {
+    options.packed_cache = packed_cache;
+  }
   if (!kv_memory.empty()) {
     auto bytes = ParseByteSize(kv_memory);
     if (!bytes) return Context(bytes.error(), "--kv-memory");

@@ -21,6 +21,7 @@ struct LocalModelFlags {
   std::string kv_memory;
   std::string kv_dtype = "bf16";
   std::string context_policy = "stop";
+  std::string packed_cache;
   bool no_prefix_cache = false;
 
   // MODEL and the flags above; serve's own flags (name, port, keys) stay its own.

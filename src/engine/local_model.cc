@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "model/checkpoint.h"
 #include "model/load.h"
+#include "model/packed_cache.h"
 
 namespace tare::engine {
 namespace {
@@ -35,6 +36,39 @@ Result<fs::path> DefaultModel() {
   return Fail(ErrorKind::kNotFound,
               "the default model is not at '{}': run ./run setup, or name a model file",
               path.string());
+}
+
+// What the packed weights of this start come from and go to.
+struct PackedWeights {
+  std::optional<model::PackedCacheReader> reader;
+  std::optional<model::PackedCacheWriter> writer;
+};
+
+PackedWeights OpenPackedWeights(const fs::path& folder, const fs::path& checkpoint,
+                                const std::string& dtype, std::uint64_t bytes) {
+  PackedWeights packed;
+  if (folder.empty()) return packed;
+  const auto key = model::PackedCacheKey(checkpoint, dtype);
+  if (!key) {
+    LogWarn("packed weights are not kept: {}", key.error().message);
+    return packed;
+  }
+  const fs::path path = model::PackedCachePath(folder, *key);
+  auto reader = model::PackedCacheReader::Open(path, *key);
+  if (reader) {
+    packed.reader = *std::move(reader);
+    return packed;
+  }
+  if (reader.error().kind != ErrorKind::kNotFound) {
+    LogWarn("{}; packing anew", reader.error().message);
+  }
+  auto writer = model::PackedCacheWriter::Create(path, *key, bytes);
+  if (writer) {
+    packed.writer.emplace(*std::move(writer));
+  } else {
+    LogWarn("packed weights are not kept for the next start: {}", writer.error().message);
+  }
+  return packed;
 }
 
 }  // namespace
@@ -89,9 +123,22 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
   loading.dtype = dtype;
   loading.pool = pool.get();
   loading.progress = options.progress;
+  PackedWeights packed =
+      OpenPackedWeights(options.packed_cache, local.path, options.dtype, bare.weights);
+  if (packed.reader) loading.packed = &*packed.reader;
+  if (packed.writer) loading.keep = &*packed.writer;
   TARE_TRY(std::unique_ptr<model::LanguageModel> language_model,
            model::LoadModel(*checkpoint, loading));
   engine.startup.load_weights = clock.Now() - stage;
+  local.weights_from_cache = packed.reader.has_value();
+  if (packed.writer) {
+    // Waiting for the disk must not keep the first request waiting.
+    local.keeping = std::async(std::launch::async, [writer = *std::move(packed.writer)]() mutable {
+      if (Status kept = writer.Commit(); !kept) {
+        LogWarn("packed weights are not kept for the next start: {}", kept.error().message);
+      }
+    });
+  }
 
   stage = clock.Now();
   TARE_TRY(local.text, model::LoadText(local.path));
@@ -106,12 +153,15 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
   TARE_TRY(local.engine, Engine::Start(std::move(engine), std::move(language_model), local.text));
   const StartupTimes startup = local.engine->Stats().startup;
   LogInfo(
-      "model '{}' ready in {}: map {}, load {}, text {}, pages {}, warm-up {}; {} weights take {}, "
+      "model '{}' ready in {}: map {}, load {}{}, text {}, pages {}, warm-up {}; {} weights take "
+      "{}, "
       "{} threads",
       local.name, FormatDuration(startup.total), FormatDuration(startup.map_weights),
-      FormatDuration(startup.load_weights), FormatDuration(startup.load_text),
-      FormatDuration(startup.touch_pages), FormatDuration(startup.warm_kernels),
-      kernels::ToString(local.dtype), FormatBytes(local.weight_bytes), local.threads);
+      FormatDuration(startup.load_weights),
+      local.weights_from_cache ? " (packed by an earlier start)" : "",
+      FormatDuration(startup.load_text), FormatDuration(startup.touch_pages),
+      FormatDuration(startup.warm_kernels), kernels::ToString(local.dtype),
+      FormatBytes(local.weight_bytes), local.threads);
   return local;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,10 +22,11 @@ namespace tare::engine {
 Result<std::filesystem::path> ResolveModel(std::string_view name);
 
 struct LocalModelOptions {
-  std::string model;           // as ResolveModel takes it
-  std::string dtype = "auto";  // auto, f32, bf16, int8, int4
-  int threads = 0;             // 0: one per usable core
-  EngineOptions engine;        // kv_memory_bytes 0: what is left beside the weights, see below
+  std::string model;                   // as ResolveModel takes it
+  std::string dtype = "auto";          // auto, f32, bf16, int8, int4
+  int threads = 0;                     // 0: one per usable core
+  std::filesystem::path packed_cache;  // folder of packed weights; empty: pack at every start
+  EngineOptions engine;  // kv_memory_bytes 0: what is left beside the weights, see below
   std::function<void(double fraction, std::string_view what)> progress;
 };
 
@@ -37,7 +39,9 @@ struct LocalModel {
   std::uint64_t kv_memory_bytes = 0;
   std::uint64_t kv_bytes_per_token = 0;
   int threads = 0;
+  bool weights_from_cache = false;  // mapped as an earlier start had packed them
   std::unique_ptr<Engine> engine;
+  std::future<void> keeping;  // the packed weights on their way to the disk; destruction waits
 };
 
 // Loads and starts. Before any weight is read it is checked that weights, KV memory and working

@@ -27,10 +27,31 @@ const char* ToString(WeightType type);
 // Q4->INT4.
 WeightType NaturalType(StoredType stored);
 
+// Which version of the packed bytes Pack makes. Bytes kept on disk are of use only to a program of
+// the same version: raise it whenever Pack's bytes change (a test compares their hashes).
+inline constexpr std::uint32_t kPackedLayoutVersion = 1;
+
+// All that packed bytes need to be read.
+struct PackedForm {
+  WeightType type = WeightType::kF32;
+  bool with_minimum = false;  // kInt4 only
+  std::int64_t rows = 0;      // n, output features
+  std::int64_t cols = 0;      // k, input features
+
+  bool operator==(const PackedForm&) const = default;
+};
+
 class PackedMatrix {
  public:
   // Converts and packs, row blocks in parallel. Fails when a dimension cannot be packed.
   static Result<PackedMatrix> Pack(WeightType type, const TensorView& source, ThreadPool& pool);
+  // The form Pack would give.
+  static PackedForm FormOf(WeightType type, const TensorView& source);
+  // Over bytes that Pack made (see data()), 64-byte aligned, kept alive by `owner`. Fails when
+  // their number is not what `form` takes. The values are not checked; any are safe to compute
+  // with.
+  static Result<PackedMatrix> View(const PackedForm& form, std::span<const std::byte> data,
+                                   std::shared_ptr<const void> owner);
 
   PackedMatrix();
   PackedMatrix(PackedMatrix&&) noexcept;
@@ -41,6 +62,8 @@ class PackedMatrix {
   std::int64_t rows() const;  // n, output features
   std::int64_t cols() const;  // k, input features
   std::size_t bytes() const;  // memory the packed weights take, scales included
+  PackedForm form() const;
+  std::span<const std::byte> data() const;
 
   struct Impl;
   const Impl& impl() const { return *impl_; }

@@ -8,7 +8,8 @@
 namespace tare::kernels {
 
 struct PackedMatrix::Impl {
-  AlignedBuffer memory;
+  AlignedBuffer memory;  // empty when the bytes belong to `owner`
+  std::shared_ptr<const void> owner;
   WeightCells cells;
 };
 

@@ -257,6 +257,61 @@ TEST(PackedMatrix, EveryStoredTypePacksIntoEveryWeightType) {
   }
 }
 
+// FNV-1a of the bytes Pack makes of 40 x 160 weights whose values come from whole numbers alone.
+std::uint64_t PackedHash(WeightType type, ThreadPool& pool) {
+  std::vector<float> values(40 * 160);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(static_cast<int>(i * 7919 % 2003) - 1001) / 512.0f;
+  }
+  const TensorView view{StoredType::kF32, 40, 160, std::as_bytes(std::span(values))};
+  auto packed = PackedMatrix::Pack(type, view, pool);
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::byte byte : packed->data()) {
+    hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+// Packed weights are kept on disk. If this fails, the bytes of a type have changed: raise
+// kPackedLayoutVersion, so that nobody computes with old bytes, and note the new hashes.
+TEST(PackedMatrix, TheLayoutVersionNamesTheseBytes) {
+  ThreadPool pool(2);
+  EXPECT_EQ(kPackedLayoutVersion, 1u);
+  EXPECT_EQ(PackedHash(WeightType::kF32, pool), 1818755454776504262u);
+  EXPECT_EQ(PackedHash(WeightType::kBf16, pool), 8232573298596486048u);
+  EXPECT_EQ(PackedHash(WeightType::kInt8, pool), 18253170222518321127u);
+  EXPECT_EQ(PackedHash(WeightType::kInt4, pool), 7644673010225240262u);
+}
+
+TEST(PackedMatrix, AViewOfPackedBytesComputesTheSame) {
+  ThreadPool pool(2);
+  for (WeightType type : kAllTypes) {
+    const StoredMatrix matrix = RandomStored(StoredType::kF32, 20, 96, 2);
+    auto packed = PackedMatrix::Pack(type, matrix.view, pool);
+    auto bytes = std::make_shared<AlignedBuffer>(packed->bytes());
+    std::memcpy(bytes->as<std::byte>(), packed->data().data(), packed->bytes());
+    const std::span<const std::byte> data(bytes->as<std::byte>(), packed->bytes());
+    EXPECT_EQ(packed->form(), PackedMatrix::FormOf(type, matrix.view));
+    auto view = PackedMatrix::View(packed->form(), data, bytes);
+    ASSERT_TRUE(view) << ToString(type);
+    const std::weak_ptr<AlignedBuffer> watch = bytes;
+    bytes.reset();
+    EXPECT_FALSE(watch.expired()) << "the view must keep its bytes";
+    const std::vector<float> x = RandomFloats(3 * 96, 5);
+    EXPECT_EQ(Multiply(*view, x, 3, pool), Multiply(*packed, x, 3, pool)) << ToString(type);
+
+    PackedForm wrong = packed->form();
+    wrong.rows = 100;
+    EXPECT_EQ(PackedMatrix::View(wrong, data, nullptr).error().kind, ErrorKind::kCorrupt);
+    wrong.rows = std::numeric_limits<std::int64_t>::max();
+    EXPECT_FALSE(PackedMatrix::View(wrong, data, nullptr));
+    wrong = packed->form();
+    wrong.cols = -1;
+    EXPECT_FALSE(PackedMatrix::View(wrong, data, nullptr));
+    EXPECT_FALSE(PackedMatrix::View(packed->form(), data.subspan(1), nullptr));
+  }
+}
+
 TEST(PackedMatrix, Int4NeedsNoMinimaForQ4_0) {
   ThreadPool pool(1);
   auto symmetric =

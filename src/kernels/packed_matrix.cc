@@ -180,14 +180,15 @@ void PackPanel(const TensorView& source, const WeightCells& cells, std::int64_t 
 }
 
 // Sizes of a packed matrix, without its data.
-WeightCells Plan(WeightType type, const TensorView& source) {
+WeightCells Plan(const PackedForm& form) {
   WeightCells cells;
-  cells.type = type;
-  cells.rows = source.rows;
-  cells.cols = source.cols;
-  cells.panels = (source.rows + kPanelCols - 1) / kPanelCols;
+  cells.type = form.type;
+  cells.with_minimum = form.with_minimum;
+  cells.rows = form.rows;
+  cells.cols = form.cols;
+  cells.panels = (form.rows + kPanelCols - 1) / kPanelCols;
   std::int64_t depth = 1;
-  switch (type) {
+  switch (form.type) {
     case WeightType::kF32:
       cells.cell_bytes = kLineBytes;
       break;
@@ -201,22 +202,26 @@ WeightCells Plan(WeightType type, const TensorView& source) {
       break;
     case WeightType::kInt4:
       depth = kInt8CellDepth;
-      // Q4_0 is symmetric; its minimum would always be -8 * scale.
-      cells.with_minimum = source.type != StoredType::kQ4_0;
       cells.cell_bytes = kInt4Codes + (cells.with_minimum ? 2 : 1) * kLineBytes;
       break;
   }
-  cells.cells = (source.cols + depth - 1) / depth;
+  cells.cells = (form.cols + depth - 1) / depth;
   return cells;
 }
 
-Status CheckSource(const TensorView& source) {
-  // Keeps every product below inside 64 bits; no model comes near.
+std::size_t TotalBytes(const WeightCells& cells) {
+  return static_cast<std::size_t>(cells.panels * cells.cells * cells.cell_bytes);
+}
+
+// Keeps every product of sizes inside 64 bits; no model comes near.
+Status CheckSizes(std::int64_t rows, std::int64_t cols) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 28;
-  if (source.rows <= 0 || source.cols <= 0 || source.rows > kLargest || source.cols > kLargest) {
-    return Fail(ErrorKind::kUnsupported, "a weight matrix of {} x {} cannot be packed", source.rows,
-                source.cols);
-  }
+  if (rows > 0 && cols > 0 && rows <= kLargest && cols <= kLargest) return {};
+  return Fail(ErrorKind::kUnsupported, "a weight matrix of {} x {} cannot be packed", rows, cols);
+}
+
+Status CheckSource(const TensorView& source) {
+  TARE_RETURN_IF_ERROR(CheckSizes(source.rows, source.cols));
   if (source.cols % BlockElements(source.type) != 0) {
     return Fail(ErrorKind::kCorrupt,
                 "a {} weight matrix has {} columns, which is no multiple of {}",
@@ -268,9 +273,9 @@ Result<PackedMatrix> PackedMatrix::Pack(WeightType type, const TensorView& sourc
   TARE_RETURN_IF_ERROR(CheckSource(source));
   PackedMatrix packed;
   WeightCells& cells = packed.impl_->cells;
-  cells = Plan(type, source);
+  cells = Plan(FormOf(type, source));
   const std::int64_t panel_bytes = cells.cells * cells.cell_bytes;
-  const auto bytes = static_cast<std::size_t>(cells.panels * panel_bytes);
+  const std::size_t bytes = TotalBytes(cells);
   try {
     packed.impl_->memory = AlignedBuffer(bytes);
   } catch (const std::bad_alloc&) {
@@ -291,6 +296,31 @@ Result<PackedMatrix> PackedMatrix::Pack(WeightType type, const TensorView& sourc
   return packed;
 }
 
+PackedForm PackedMatrix::FormOf(WeightType type, const TensorView& source) {
+  // Q4_0 is symmetric; its minimum would always be -8 * scale.
+  const bool with_minimum = type == WeightType::kInt4 && source.type != StoredType::kQ4_0;
+  return {type, with_minimum, source.rows, source.cols};
+}
+
+Result<PackedMatrix> PackedMatrix::View(const PackedForm& form, std::span<const std::byte> data,
+                                        std::shared_ptr<const void> owner) {
+  TARE_RETURN_IF_ERROR(CheckSizes(form.rows, form.cols));
+  PackedMatrix packed;
+  WeightCells& cells = packed.impl_->cells;
+  cells = Plan(form);
+  if (data.size() != TotalBytes(cells)) {
+    return Fail(ErrorKind::kCorrupt, "a packed {} matrix of {} x {} takes {} bytes, not {}",
+                ToString(form.type), form.rows, form.cols, TotalBytes(cells), data.size());
+  }
+  if (reinterpret_cast<std::uintptr_t>(data.data()) % kLineBytes != 0) {
+    return Fail(ErrorKind::kCorrupt, "packed weights do not begin at a multiple of {} bytes",
+                kLineBytes);
+  }
+  cells.data = reinterpret_cast<const std::uint8_t*>(data.data());
+  packed.impl_->owner = std::move(owner);
+  return packed;
+}
+
 PackedMatrix::PackedMatrix() : impl_(std::make_unique<Impl>()) {}
 PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
@@ -299,9 +329,13 @@ PackedMatrix::~PackedMatrix() = default;
 WeightType PackedMatrix::type() const { return impl_->cells.type; }
 std::int64_t PackedMatrix::rows() const { return impl_->cells.rows; }
 std::int64_t PackedMatrix::cols() const { return impl_->cells.cols; }
-std::size_t PackedMatrix::bytes() const {
+std::size_t PackedMatrix::bytes() const { return TotalBytes(impl_->cells); }
+PackedForm PackedMatrix::form() const {
   const WeightCells& cells = impl_->cells;
-  return static_cast<std::size_t>(cells.panels * cells.cells * cells.cell_bytes);
+  return {cells.type, cells.with_minimum, cells.rows, cells.cols};
+}
+std::span<const std::byte> PackedMatrix::data() const {
+  return {reinterpret_cast<const std::byte*>(impl_->cells.data), bytes()};
 }
 
 }  // namespace tare::kernels

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.h"
+#include "model/packed_cache.h"
+
 namespace tare::model {
 namespace {
 
@@ -33,14 +36,21 @@ struct Assembled {
   TensorView view;
 };
 
-Assembled Assemble(std::span<const TensorView> views, std::span<const MatrixPart> parts,
-                   bool reorder) {
+// The form of the assembled rows, without their bytes.
+TensorView Outline(std::span<const TensorView> views) {
   const bool same = std::ranges::all_of(
       views, [&](const TensorView& view) { return view.type == views.front().type; });
+  TensorView outline;
+  outline.type = same ? views.front().type : StoredType::kF32;
+  outline.cols = views.front().cols;
+  for (const TensorView& view : views) outline.rows += view.rows;
+  return outline;
+}
+
+Assembled Assemble(std::span<const TensorView> views, std::span<const MatrixPart> parts,
+                   bool reorder) {
   Assembled out;
-  out.view.type = same ? views.front().type : StoredType::kF32;
-  out.view.cols = views.front().cols;
-  for (const TensorView& view : views) out.view.rows += view.rows;
+  out.view = Outline(views);
   const std::size_t row_bytes = RowBytes(out.view);
   out.bytes.resize(static_cast<std::size_t>(out.view.rows) * row_bytes);
   std::byte* to = out.bytes.data();
@@ -49,7 +59,7 @@ Assembled Assemble(std::span<const TensorView> views, std::span<const MatrixPart
     const TensorView& view = views[p];
     for (std::int64_t row = 0; row < view.rows; ++row, to += row_bytes) {
       const std::int64_t source = reorder ? SourceRow(row, parts[p].rotated) : row;
-      if (same) {
+      if (view.type == out.view.type) {
         std::memcpy(to, view.data.data() + static_cast<std::size_t>(source) * row_bytes, row_bytes);
       } else {
         kernels::DequantizeRow(view, source, row_values);
@@ -146,6 +156,15 @@ Result<kernels::PackedMatrix> WeightLoader::Stacked(std::span<const MatrixPart> 
   }
   reorder = reorder && checkpoint_.rotary_pairs() == RotaryPairs::kNeighbours;
   const WeightType type = ChooseType(options_.dtype, role, types);
+  std::string name;
+  for (const MatrixPart& part : parts) name += (name.empty() ? "" : "+") + part.name;
+  if (options_.packed != nullptr) {
+    const auto form = kernels::PackedMatrix::FormOf(type, Outline(views));
+    if (auto found = options_.packed->Find(name, form)) {
+      if (role == MatrixRole::kLayer) layer_bytes_[type] += found->bytes();
+      return *std::move(found);
+    }
+  }
   auto packed = [&] {
     if (views.size() == 1 && !reorder) {
       return kernels::PackedMatrix::Pack(type, views.front(), *options_.pool);
@@ -158,7 +177,16 @@ Result<kernels::PackedMatrix> WeightLoader::Stacked(std::span<const MatrixPart> 
                    checkpoint_.FileName(parts.front().name));
   }
   if (role == MatrixRole::kLayer) layer_bytes_[type] += packed->bytes();
+  Keep(name, *packed);
   return packed;
+}
+
+void WeightLoader::Keep(const std::string& name, const kernels::PackedMatrix& packed) {
+  if (options_.keep == nullptr || !keeps_) return;
+  if (Status kept = options_.keep->Add(name, packed); !kept) {
+    keeps_ = false;
+    LogWarn("packed weights are not kept for the next start: {}", kept.error().message);
+  }
 }
 
 WeightType WeightLoader::layer_type() const {

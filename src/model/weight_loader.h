@@ -59,6 +59,7 @@ class WeightLoader {
  private:
   Result<kernels::TensorView> Take(std::string_view name, std::int64_t rows, std::int64_t cols);
   void Report(std::string_view what);
+  void Keep(const std::string& name, const kernels::PackedMatrix& packed);
 
   const Checkpoint& checkpoint_;
   const LoadOptions& options_;
@@ -66,6 +67,7 @@ class WeightLoader {
   std::map<kernels::WeightType, std::size_t> layer_bytes_;
   std::uint64_t total_bytes_ = 0;
   std::uint64_t done_bytes_ = 0;
+  bool keeps_ = true;  // until writing fails
 };
 
 // What a matrix stored as `stored` (one entry per stacked part) is computed with.

@@ -38,7 +38,8 @@ class Server:
     def __init__(self, *flags):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
         self.process = subprocess.Popen(
-            [BINARY, "serve", MODEL, "--name", "small", "--port", "0", *flags],
+            [BINARY, "serve", MODEL, "--name", "small", "--port", "0",
+             "--packed-cache", "off", *flags],
             stdout=subprocess.DEVNULL, stderr=self.log, stdin=subprocess.DEVNULL)
         self.url = self._wait_for(r"^listening (http://\S+)", 120)
         self.port = int(self.url.rsplit(":", 1)[1])

@@ -219,7 +219,7 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
       case Verdict::kTooClose:
         why.push_back(Saving(report, words));
         why.push_back(words.Say("why.measure_more",
-                                {{"factor", FormatFigure(std::ceil(ranking.measurement_factor))},
+                                {{"factor", fmt::format("{:.0f}", std::ceil(ranking.measurement_factor))},
                                  {"p", FormatShare(ranking.standings[*ranking.first].p_best)},
                                  {"confidence", FormatShare(report.plan.confidence)}}));
         break;

@@ -6,6 +6,8 @@
 //              against one at a time, and against batches of 32 that start and end together
 //   prefix     32 users whose prompts share 1,000 tokens: time to first token with and without the
 //              prefix cache
+//   compaction pages scattered by requests that end at random: how many move, what goes back to the
+//              operating system, and the longest a step was held up by it
 //   pages      memory of 32 half-filled sequences of full length, against reserving the length
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -213,6 +215,57 @@ void Prefix(const Arguments& arguments) {
   }
 }
 
+void Compaction(const Arguments& arguments) {
+  LocalModelOptions options;
+  options.model = arguments.model;
+  options.dtype = arguments.dtype;
+  options.threads = arguments.threads;
+  options.engine.max_num_seqs = 64;
+  options.engine.max_model_len = 1024;
+  options.engine.prefix_cache = false;  // cached pages would keep the pool full
+  auto local = LoadLocalModel(std::move(options));
+  if (!local) {
+    std::fprintf(stderr, "%s\n", local.error().message.c_str());
+    std::exit(3);
+  }
+  Engine& engine = *local->engine;
+  std::mt19937_64 random(5);
+  const auto vocab = static_cast<std::uint64_t>(engine.config().vocab);
+  double worst_share = 0.0;
+  std::uint32_t most_pages = 0;
+  for (int wave = 0; wave < 4; ++wave) {
+    // Short and long answers side by side: the short ones leave holes between the long ones' pages.
+    std::vector<std::shared_ptr<Client>> clients;
+    for (int i = 0; i < 64; ++i) {
+      GenerateRequest request;
+      const std::uint64_t length = 16 + random() % 240;
+      for (std::uint64_t k = 0; k < length; ++k) {
+        request.prompt.push_back(TokenId{static_cast<std::int32_t>(random() % vocab)});
+      }
+      request.max_new_tokens = i % 8 == 0 ? 160 : 4 + static_cast<int>(random() % 24);
+      request.ignore_eos = true;
+      clients.push_back(std::make_shared<Client>());
+      TARE_CHECK(engine.Submit(std::move(request), clients.back()).has_value());
+    }
+    for (const auto& client : clients) {
+      client->Wait();
+      const EngineStats stats = engine.Stats();
+      worst_share = std::max(worst_share, stats.stranded_share);
+      most_pages = std::max(most_pages, stats.pages_used);
+    }
+  }
+  const EngineStats stats = engine.Stats();
+  std::printf(
+      "\ncompaction: 4 waves of 64 sequences, 1 in 8 long\npages of %zu KiB, at most %u used; "
+      "moved %llu, given back %llu; highest share of stranded pages seen %.0f %%\n"
+      "steps %llu, %.1f ms each on average; upkeep %.3f ms in all, longest in one step %.3f ms\n",
+      stats.page_bytes >> 10, most_pages, static_cast<unsigned long long>(stats.pages_moved),
+      static_cast<unsigned long long>(stats.pages_returned), 100.0 * worst_share,
+      static_cast<unsigned long long>(stats.steps),
+      1e3 * stats.step_seconds / static_cast<double>(stats.steps), 1e3 * stats.upkeep_seconds,
+      1e3 * stats.longest_upkeep_seconds);
+}
+
 void Pages() {
   // Bookkeeping only: what the pages of 32 sequences hold that are, on average, half full.
   constexpr int kLength = 8192, kSequences = 32;
@@ -247,13 +300,14 @@ int main(int argc, char** argv) {
   app.add_option("--model", arguments.model, "A .gguf file; nothing: the default model");
   app.add_option("--dtype", arguments.dtype, "auto, f32, bf16, int8, int4")->capture_default_str();
   app.add_option("--threads", arguments.threads, "0: one per usable core");
-  app.add_option("--experiment", arguments.experiment, "batching, prefix, pages or all")
-      ->check(CLI::IsMember({"batching", "prefix", "pages", "all"}));
+  app.add_option("--experiment", arguments.experiment, "batching, prefix, pages, compaction or all")
+      ->check(CLI::IsMember({"batching", "prefix", "pages", "compaction", "all"}));
   CLI11_PARSE(app, argc, argv);
   const auto wanted = [&](const char* name) {
     return arguments.experiment == "all" || arguments.experiment == name;
   };
   if (wanted("pages")) Pages();
+  if (wanted("compaction")) Compaction(arguments);
   if (wanted("prefix")) Prefix(arguments);
   if (wanted("batching")) Batching(arguments);
   return 0;

@@ -24,6 +24,8 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
   for (const PageCopy& copy : plan.copies) kv_.Copy(copy.from, copy.to);
   for (const PageId page : plan.discarded) kv_.Discard(page);
 
+  StepResult result;
+  result.upkeep = clock_.Now() - begin;
   sequences_.clear();
   logit_rows_.clear();
   for (const PlannedSlice& slice : plan.slices) {
@@ -36,7 +38,6 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
     sequences_.push_back(rows);
     if (slice.wants_logits) logit_rows_.push_back(rows.first_row + rows.num_rows - 1);
   }
-  StepResult result;
   result.vocab = static_cast<std::uint32_t>(model_.config().vocab);
   const std::size_t size = logit_rows_.size() * result.vocab;
   if (logits_.size() < size) logits_.resize(size);

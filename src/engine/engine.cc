@@ -517,6 +517,9 @@ void Engine::Impl::Publish(const StepResult* result) {
     const double seconds = ToSeconds(result->elapsed);
     ++s.steps;
     s.step_seconds += seconds;
+    const double upkeep = ToSeconds(result->upkeep);
+    s.upkeep_seconds += upkeep;
+    s.longest_upkeep_seconds = std::max(s.longest_upkeep_seconds, upkeep);
     const auto bucket =
         std::lower_bound(kStepSecondsBounds.begin(), kStepSecondsBounds.end(), seconds);
     ++s.step_seconds_histogram[static_cast<std::size_t>(bucket - kStepSecondsBounds.begin())];

@@ -51,7 +51,9 @@ struct EngineStats {
   std::uint64_t pages_returned = 0;  // memory given back to the operating system
   std::uint64_t pages_recycled = 0;  // ring contexts
   std::uint64_t steps = 0;
-  double step_seconds = 0.0;  // sum over all steps
+  double step_seconds = 0.0;    // sum over all steps
+  double upkeep_seconds = 0.0;  // of it: pages copied, moved and given back
+  double longest_upkeep_seconds = 0.0;
   std::array<std::uint64_t, kStepSecondsBounds.size() + 1> step_seconds_histogram{};
 
   StartupTimes startup;

@@ -43,6 +43,7 @@ struct StepResult {
   std::span<float> logits;  // [slices that want logits, vocab]; the sampler's to change,
                             // valid until the executor's next Run; empty in the simulator
   std::uint32_t vocab = 0;
+  Nanos upkeep{};  // of `elapsed`: pages copied, moved and given back before computing
 };
 
 }  // namespace tare::engine

@@ -183,6 +183,10 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
   Counter(out, "tare_preemptions_total", "Sequences pushed out for want of pages",
           stats.preemptions);
   Counter(out, "tare_kv_pages_moved_total", "Pages moved by compaction", stats.pages_moved);
+  Append(out, MetricType::Counter, "tare_kv_upkeep_seconds_total",
+         "Time steps spent on copying, moving and giving back pages", {{stats.upkeep_seconds, {}}});
+  Gauge(out, "tare_kv_upkeep_longest_seconds", "The longest such time within one step",
+        stats.longest_upkeep_seconds);
   AppendStepSeconds(stats, out);
   const engine::StartupTimes& startup = stats.startup;
   Append(out, MetricType::Gauge, "tare_startup_seconds", "How long each stage of start-up took",

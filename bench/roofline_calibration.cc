@@ -36,14 +36,22 @@ int main(int argc, char** argv) {
   const Efficiency fitted = FitEfficiency(points);
   std::printf("%zu points\n", points.size());
   std::printf(
-      "fitted: bandwidth %.3f, compute %.3f, %.1f us a layer, %.1f us a collective, prefill "
-      "interference %.3f, first-token wait %.3f, first-token fixed %.0f ms\n",
+      "fitted: bandwidth %.3f, compute %.3f, %.1f us a layer, %.1f us a collective, %.2f ms an "
+      "expert layer of a prompt, first-token wait %.3f, first-token fixed %.1f ms\n",
       fitted.bandwidth, fitted.compute, fitted.seconds_per_layer * 1e6,
-      fitted.seconds_per_collective * 1e6, fitted.prefill_interference, fitted.first_token_wait,
-      fitted.first_token_seconds * 1e3);
+      fitted.seconds_per_collective * 1e6, fitted.prefill_seconds_per_expert_layer * 1e3,
+      fitted.first_token_wait, fitted.first_token_seconds * 1e3);
   Print("plain 0.8/0.5", ErrorOf(points, kPlainRoofline));
   Print("fitted, same points", ErrorOf(points, fitted));
   Print("fitted, held out", HeldOutError(points));
+  for (const std::string source : {"served", "pilot", "series"}) {
+    std::vector<MeasuredPoint> subset;
+    for (const MeasuredPoint& point : points) {
+      if (point.source == source) subset.push_back(point);
+    }
+    Print((source + ": plain").c_str(), ErrorOf(subset, kPlainRoofline));
+    Print((source + ": held out").c_str(), HeldOutError(points, source));
+  }
   std::printf("\n%-14s %-24s %6s %8s %10s %10s %10s\n", "device", "model", "batch", "measured",
               "plain", "fitted", "first: measured/plain/fitted");
   for (const MeasuredPoint& point : points) {

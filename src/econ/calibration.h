@@ -12,15 +12,16 @@
 namespace tare::econ {
 
 struct MeasuredPoint {
-  std::string group;  // points of one device: held out together
+  std::string source;  // the data set
+  std::string group;   // points of one device: held out together
   Deployment deployment;
   ServingLoad load;
   double seconds_per_output_token = 0;
   std::optional<double> seconds_to_first_token;
 };
 
-// Minimises the mean absolute log error, every group counting the same, first tokens half as much
-// as output tokens. Coordinate search from the plain roofline: deterministic.
+// Minimises the mean error, every group counting the same, first tokens half as much as output
+// tokens. A search along single factors and pairs of them from the plain roofline: deterministic.
 Efficiency FitEfficiency(std::span<const MeasuredPoint> points);
 
 struct PredictionError {
@@ -30,12 +31,14 @@ struct PredictionError {
 };
 PredictionError ErrorOf(std::span<const MeasuredPoint> points, const Efficiency& efficiency);
 
-// Each group predicted with factors fitted to all the others.
-PredictionError HeldOutError(std::span<const MeasuredPoint> points);
+// Each group predicted with factors fitted to all the others; of one source when it is given.
+PredictionError HeldOutError(std::span<const MeasuredPoint> points, std::string_view source = {});
 
 // The factors used by predictions, and the error that goes with them (fractions, held out), as
 // printed by bench/roofline_calibration; see docs/ECONOMICS.md for the data.
 Efficiency CalibratedEfficiency();
 PredictionError CalibratedHeldOutError();
+// The plain roofline's error on the same points.
+PredictionError PlainRooflineError();
 
 }  // namespace tare::econ

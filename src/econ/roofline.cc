@@ -68,6 +68,7 @@ StepWork PrefillWork(const Deployment& d, double prompt_tokens, double prompts) 
   const double attention_flop = 2.0 * expanded_width * d.model.heads * d.model.layers;
   work.flop = prompts * (prompt_tokens * (MatmulFlopPerToken(d.model) - 2 * head) + 2 * head +
                          prompt_tokens * prompt_tokens / 2 * attention_flop);
+  work.prompt_expert_layers = d.model.sparse_layers();
   AddLinkTraffic(d, tokens, work);
   return work;
 }
@@ -84,7 +85,8 @@ StepTime TimeOf(const StepWork& work, const Deployment& d, const Efficiency& eff
     time.link_seconds = work.link_bytes_per_device / link;
   }
   time.overhead_seconds = efficiency.seconds_per_layer * d.model.layers +
-                          efficiency.seconds_per_collective * work.collectives;
+                          efficiency.seconds_per_collective * work.collectives +
+                          efficiency.prefill_seconds_per_expert_layer * work.prompt_expert_layers;
   return time;
 }
 
@@ -95,21 +97,24 @@ ServingPrediction Predict(const Deployment& d, const ServingLoad& load,
   const double context = load.prompt_tokens + load.output_tokens / 2;
   prediction.decode = TimeOf(DecodeWork(d, load.concurrency, context), d, efficiency);
   prediction.prefill = TimeOf(PrefillWork(d, load.prompt_tokens, 1), d, efficiency);
-  // While one sequence emits its output, each of the others is replaced once and prefilled.
-  const double others = load.prefill_elsewhere ? 0 : load.concurrency - 1;
+  // While a sequence is served each of the others is replaced once, and its prompt takes the
+  // device. Prompts meet in the queue as often as the server is busy with prompts; what a sequence
+  // does not wait for there it waits for while it decodes.
+  const double others =
+      efficiency.prefill_interference * (load.prefill_elsewhere ? 0 : load.concurrency - 1);
+  const double busy = std::min(
+      1.0, others * prediction.prefill.total() / (load.output_tokens * prediction.decode.total()));
+  const double before_first_token = efficiency.first_token_wait * busy;
   prediction.seconds_per_output_token = prediction.decode.total();
   if (others > 0) {
     const StepTime prompts = TimeOf(PrefillWork(d, load.prompt_tokens, others), d, efficiency);
     prediction.seconds_per_output_token +=
-        efficiency.prefill_interference * prompts.total() / load.output_tokens;
+        (1 - before_first_token) * prompts.total() / load.output_tokens;
   }
-  // Prompts meet in the queue as often as the server is busy with prompts.
-  const double busy = std::min(
-      1.0, others * prediction.prefill.total() / (load.output_tokens * prediction.decode.total()));
-  const double together = 1 + efficiency.first_token_wait * busy * others;
   prediction.seconds_to_first_token =
       efficiency.first_token_seconds +
-      TimeOf(PrefillWork(d, load.prompt_tokens, together), d, efficiency).total() +
+      TimeOf(PrefillWork(d, load.prompt_tokens, 1 + before_first_token * others), d, efficiency)
+          .total() +
       prediction.decode.total();
   const double seconds_per_request = prediction.seconds_to_first_token +
                                      (load.output_tokens - 1) * prediction.seconds_per_output_token;

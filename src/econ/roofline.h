@@ -30,15 +30,22 @@ struct Efficiency {
   double compute = 0.5;
   double seconds_per_layer = 0;       // launches and synchronisation, each step
   double seconds_per_collective = 0;  // latency of an all-reduce or all-to-all
-  double prefill_interference = 0;    // share of others' prefill time that decoding waits for
-  double first_token_wait = 0;        // share of the queue met while the server prefills
-  double first_token_seconds = 0;     // besides the device: receive, tokenise, schedule, send
+  // Prompts run expert layers without the captured graphs that decoding replays: sorting tokens by
+  // expert and starting many small products, each layer.
+  double prefill_seconds_per_expert_layer = 0;
+  // 1: a device does one thing at a time, so while a sequence is served each of the others' next
+  // prompts is processed once and costs it that time; 0: other prompts are free.
+  double prefill_interference = 0;
+  // How much of that time is met before the first token, at a server that only prefills; the rest
+  // holds up decoding.
+  double first_token_wait = 0;
+  double first_token_seconds = 0;  // besides the device: receive, tokenise, schedule, send
 };
 
 // The plain roofline people use: fixed shares of the peaks and nothing else.
-inline constexpr Efficiency kPlainRoofline{0.8, 0.5, 0, 0, 0, 0, 0};
+inline constexpr Efficiency kPlainRoofline{0.8, 0.5, 0, 0, 0, 0, 0, 0};
 // Peaks reached in full: nothing can be faster.
-inline constexpr Efficiency kPhysicalLimit{1, 1, 0, 0, 0, 0, 0};
+inline constexpr Efficiency kPhysicalLimit{1, 1, 0, 0, 0, 0, 0, 0};
 
 struct StepWork {
   double weight_bytes = 0;
@@ -46,6 +53,7 @@ struct StepWork {
   double flop = 0;
   double link_bytes_per_device = 0;
   int collectives = 0;
+  int prompt_expert_layers = 0;  // of a prefill
   double bytes() const { return weight_bytes + kv_bytes; }
 };
 StepWork DecodeWork(const Deployment& deployment, double batch, double context_tokens);

@@ -43,6 +43,23 @@ nlohmann::json DeviceJson(const Deployment& d) {
           {"sources", std::move(sources)}};
 }
 
+nlohmann::json ErrorJson(const PredictionError& error) {
+  return {{"seconds_per_output_token_mean", error.output_token_mean},
+          {"seconds_per_output_token_median", error.output_token_median},
+          {"seconds_to_first_token_mean", error.first_token_mean},
+          {"seconds_to_first_token_median", error.first_token_median},
+          {"output_token_points", error.output_tokens},
+          {"first_token_points", error.first_tokens}};
+}
+
+std::string ErrorText(const nlohmann::json& error) {
+  const auto percent = [&](const char* key) { return error[key].get<double>() * 100; };
+  return fmt::format(
+      "output token {:.0f} % mean, {:.0f} % median; first token {:.0f} %, {:.0f} %",
+      percent("seconds_per_output_token_mean"), percent("seconds_per_output_token_median"),
+      percent("seconds_to_first_token_mean"), percent("seconds_to_first_token_median"));
+}
+
 }  // namespace
 
 nlohmann::json RooflineJson(const RooflineQuestion& q) {
@@ -76,94 +93,142 @@ nlohmann::json RooflineJson(const RooflineQuestion& q) {
   }
   const Saturation saturation =
       BandwidthSaturation(d, mean_context, q.output_tokens, 0.5, kMaxBatch);
-  const PredictionError error = CalibratedHeldOutError();
+  const double compute_bound = ComputeBoundBatch(d, mean_context, kMaxBatch);
   const StepWork one = DecodeWork(d, 1, mean_context);
-  return {{"model", ModelJson(d.model)},
-          {"device", DeviceJson(d)},
-          {"precision", {{"weights", d.weights.name}, {"cache", d.cache.name}}},
-          {"memory",
-           {{"weights_fit", fit.weights_fit},
-            {"usable_bytes", fit.usable_bytes},
-            {"free_for_kv_bytes", fit.free_for_kv_bytes},
-            {"max_batch_times_length_tokens", fit.max_tokens},
-            {"largest_batch", std::floor(fit.max_tokens / context)},
-            {"rule_of_thumb_tokens", fit.rule_of_thumb_tokens},
-            {"rule_of_thumb_over_actual", fit.rule_ratio}}},
-          {"prefill_ceiling_tokens_per_second", PrefillCeilingTokensPerSecond(d, q.input_tokens)},
-          {"batches", std::move(batches)},
-          {"saturation",
-           {{"bandwidth_binds_and_compute_below_half_up_to_batch", saturation.batch},
-            {"requests_per_second_there", saturation.requests_per_second},
-            {"compute_used_there", saturation.compute_used},
-            {"compute_binds_from_batch", ComputeBoundBatch(d, mean_context, kMaxBatch)}}},
-          {"links",
-           {{"bytes_per_device_and_sequence_step", one.link_bytes_per_device},
-            {"collectives_per_step", one.collectives},
-            {"all_to_all_bytes_per_token", AllToAllBytesPerToken(d.model, d.devices)}}},
-          {"efficiency",
-           {{"bandwidth", calibrated.bandwidth},
-            {"compute", calibrated.compute},
-            {"seconds_per_layer", calibrated.seconds_per_layer},
-            {"seconds_per_collective", calibrated.seconds_per_collective},
-            {"prefill_interference", calibrated.prefill_interference},
-            {"first_token_wait", calibrated.first_token_wait}}},
-          {"held_out_error",
-           {{"seconds_per_output_token_mean", error.output_token_mean},
-            {"seconds_per_output_token_median", error.output_token_median},
-            {"seconds_to_first_token_mean", error.first_token_mean},
-            {"seconds_to_first_token_median", error.first_token_median}}}};
+  return {
+      {"model", ModelJson(d.model)},
+      {"device", DeviceJson(d)},
+      {"precision", {{"weights", d.weights.name}, {"cache", d.cache.name}}},
+      {"memory",
+       {{"weights_fit", fit.weights_fit},
+        {"usable_bytes", fit.usable_bytes},
+        {"activation_bytes", ActivationBytes(d.model, std::max(q.input_tokens, 2048.0), largest)},
+        {"free_for_kv_bytes", fit.free_for_kv_bytes},
+        {"max_batch_times_length_tokens", fit.max_tokens},
+        {"largest_batch", std::floor(fit.max_tokens / context)},
+        {"rule_of_thumb_tokens", fit.rule_of_thumb_tokens},
+        {"rule_of_thumb_over_actual", fit.rule_ratio}}},
+      {"prefill_ceiling_tokens_per_second", PrefillCeilingTokensPerSecond(d, q.input_tokens)},
+      {"batches", std::move(batches)},
+      {"saturation",
+       {{"bandwidth_binds_and_compute_below_half_up_to_batch", saturation.batch},
+        {"requests_per_second_there", saturation.requests_per_second},
+        {"compute_used_there", saturation.compute_used},
+        {"compute_binds_from_batch",
+         compute_bound < kMaxBatch ? nlohmann::json(compute_bound) : nlohmann::json(nullptr)}}},
+      {"links",
+       {{"bytes_per_device_and_sequence_step", one.link_bytes_per_device},
+        {"collectives_per_step", one.collectives},
+        {"all_to_all_bytes_per_token", AllToAllBytesPerToken(d.model, d.devices)}}},
+      {"efficiency",
+       {{"bandwidth", calibrated.bandwidth},
+        {"compute", calibrated.compute},
+        {"seconds_per_layer", calibrated.seconds_per_layer},
+        {"seconds_per_collective", calibrated.seconds_per_collective},
+        {"prefill_seconds_per_expert_layer", calibrated.prefill_seconds_per_expert_layer},
+        {"prefill_interference", calibrated.prefill_interference},
+        {"first_token_wait", calibrated.first_token_wait},
+        {"first_token_seconds", calibrated.first_token_seconds}}},
+      {"held_out_error", ErrorJson(CalibratedHeldOutError())},
+      {"plain_roofline_error", ErrorJson(PlainRooflineError())}};
 }
+
+namespace {
+
+std::string MemoryText(const nlohmann::json& a) {
+  const auto& model = a["model"];
+  const auto& memory = a["memory"];
+  std::string text = "weights in";
+  for (const char* precision : {"bf16", "fp8", "int4"}) {
+    text += fmt::format("{} {} {:.4g} GB", precision == std::string_view("bf16") ? "" : ",",
+                        precision, model["weights_bytes"][precision].get<double>() / 1e9);
+  }
+  text += fmt::format("; cache {:.4g} kB a token", model["kv_bytes_per_token"].get<double>() / 1e3);
+  const double expanded = model["kv_bytes_per_token_without_latent"].get<double>();
+  if (expanded > model["kv_bytes_per_token"].get<double>()) {
+    text += fmt::format(" ({:.4g} kB without the latent)", expanded / 1e3);
+  }
+  text +=
+      fmt::format("; working memory {:.3g} GB\n", memory["activation_bytes"].get<double>() / 1e9);
+  if (!memory["weights_fit"].get<bool>()) return text + "the weights do not fit\n";
+  return text + fmt::format(
+                    "batch x length up to {} tokens fit: {} sequences of this length; the rule of "
+                    "thumb memory/(2 hidden 2) says {:.3g} times that\n",
+                    FormatNumber(memory["max_batch_times_length_tokens"].get<double>()),
+                    FormatNumber(memory["largest_batch"].get<double>()),
+                    memory["rule_of_thumb_over_actual"].get<double>());
+}
+
+std::string SaturationText(const nlohmann::json& a) {
+  const auto& s = a["saturation"];
+  const double batch = s["bandwidth_binds_and_compute_below_half_up_to_batch"].get<double>();
+  std::string text = "\n";
+  if (batch >= kMaxBatch) {
+    text += "bandwidth binds at every batch, with compute below half of its peak";
+  } else if (batch > 0) {
+    text += fmt::format(
+        "bandwidth binds, with compute below half of its peak, up to batch {} ({:.4g} requests/s "
+        "at the peak)",
+        FormatNumber(batch), s["requests_per_second_there"].get<double>());
+  } else {
+    text += "no batch has bandwidth at its peak with compute below half";
+  }
+  const auto& from = s["compute_binds_from_batch"];
+  text += from.is_null()
+              ? "; compute never does: what is read of the cache grows with the batch\n"
+              : fmt::format("; compute binds from batch {}\n", FormatNumber(from.get<double>()));
+  const auto& links = a["links"];
+  if (a["device"]["count"].get<int>() > 1) {
+    text += fmt::format(
+        "each step sends {:.4g} kB a sequence over each device's link in {} "
+        "collectives",
+        links["bytes_per_device_and_sequence_step"].get<double>() / 1e3,
+        links["collectives_per_step"].get<int>());
+    const double exchanged = links["all_to_all_bytes_per_token"].get<double>();
+    text += exchanged > 0 ? fmt::format(
+                                "; experts spread over the devices instead exchange {:.4g} kB a "
+                                "token in all\n",
+                                exchanged / 1e3)
+                          : std::string("\n");
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string RooflineText(const nlohmann::json& a) {
   const auto& model = a["model"];
-  const auto& memory = a["memory"];
+  const bool sparse = a["batches"].front()["distinct_experts_per_layer"].get<double>() > 0;
   std::string text = fmt::format(
-      "{} on {} x {}, weights {}, cache {}\n{} parameters, {} multiplied a token; weights {:.4g} "
-      "GB, "
-      "cache {:.4g} kB a token\n",
+      "{} on {} x {}, weights {}, cache {}\n{} parameters, {} multiplied a token\n",
       model["name"].get<std::string>(), a["device"]["count"].get<int>(),
       a["device"]["name"].get<std::string>(), a["precision"]["weights"].get<std::string>(),
       a["precision"]["cache"].get<std::string>(),
       FormatSi(model["parameters"]["total"].get<double>()),
-      FormatSi(model["parameters"]["multiplied_per_token"].get<double>()),
-      model["weights_bytes"][a["precision"]["weights"].get<std::string>()].get<double>() / 1e9,
-      model["kv_bytes_per_token"].get<double>() / 1e3);
-  if (memory["weights_fit"].get<bool>()) {
-    text += fmt::format(
-        "batch x length up to {} tokens fit ({} sequences of this length); the rule of thumb "
-        "memory/(2 hidden 2) says {:.3g} times that\n",
-        FormatNumber(memory["max_batch_times_length_tokens"].get<double>()),
-        FormatNumber(memory["largest_batch"].get<double>()),
-        memory["rule_of_thumb_over_actual"].get<double>());
-  } else {
-    text += "the weights do not fit\n";
-  }
+      FormatSi(model["parameters"]["multiplied_per_token"].get<double>()));
+  text += MemoryText(a);
   text += fmt::format(
-      "prefill at most {} tokens/s\n\n{:>6} {:>6} {:>16} {:>10} {:>14} {:>14} {:>12}\n",
+      "prefill at most {} tokens/s\n\n{:>6} {:>5} {:>16} {:>10}{} {:>14} {:>14} {:>11} {:>11}\n",
       FormatNumber(a["prefill_ceiling_tokens_per_second"].get<double>()), "batch", "fits",
-      "ceiling tokens/s", "bound by", "predicted TPOT", "predicted TTFT", "requests/s");
+      "ceiling tokens/s", "bound by", sparse ? "  experts" : "", "predicted TPOT", "predicted TTFT",
+      "requests/s", "plain says");
   for (const auto& b : a["batches"]) {
     const auto& p = b["predicted"];
     text += fmt::format(
-        "{:>6.0f} {:>6} {:>16} {:>10} {:>11.2f} ms {:>11.0f} ms {:>12.4g}\n",
+        "{:>6.0f} {:>5} {:>16} {:>10}{} {:>11.2f} ms {:>11.0f} ms {:>11.4g} {:>11.4g}\n",
         b["batch"].get<double>(), b["fits"].get<bool>() ? "yes" : "no",
         FormatNumber(b["decode_ceiling_tokens_per_second"].get<double>()),
-        b["bound_by"].get<std::string>(), p["seconds_per_output_token"].get<double>() * 1e3,
-        p["seconds_to_first_token"].get<double>() * 1e3, p["requests_per_second"].get<double>());
+        b["bound_by"].get<std::string>(),
+        sparse ? fmt::format("{:>9.1f}", b["distinct_experts_per_layer"].get<double>()) : "",
+        p["seconds_per_output_token"].get<double>() * 1e3,
+        p["seconds_to_first_token"].get<double>() * 1e3, p["requests_per_second"].get<double>(),
+        b["plain_roofline"]["requests_per_second"].get<double>());
   }
-  const auto& s = a["saturation"];
-  const auto& e = a["held_out_error"];
+  text += SaturationText(a);
   text += fmt::format(
-      "\nbandwidth binds with compute below half up to batch {} ({:.4g} requests/s at the peak); "
-      "compute binds from batch {}\nheld-out error of predictions: output token {:.0f} % mean, "
-      "{:.0f} % median; first token {:.0f} % mean, {:.0f} % median\n",
-      FormatNumber(s["bandwidth_binds_and_compute_below_half_up_to_batch"].get<double>()),
-      s["requests_per_second_there"].get<double>(),
-      FormatNumber(s["compute_binds_from_batch"].get<double>()),
-      e["seconds_per_output_token_mean"].get<double>() * 100,
-      e["seconds_per_output_token_median"].get<double>() * 100,
-      e["seconds_to_first_token_mean"].get<double>() * 100,
-      e["seconds_to_first_token_median"].get<double>() * 100);
+      "held-out error of predictions: {}\n"
+      "plain roofline (0.8 of the bandwidth, 0.5 of the compute) on the same data: {}\n",
+      ErrorText(a["held_out_error"]), ErrorText(a["plain_roofline_error"]));
   return text;
 }
 

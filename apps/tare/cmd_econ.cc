@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "econ/cases.h"
 #include "econ/quantity.h"
+#include "econ/roi_case.h"
 #include "econ/roofline_report.h"
 #include "econ/run_points.h"
 #include "econ/scenario_reader.h"
@@ -76,8 +77,13 @@ Result<int> Tco(const Options& options) {
 Result<int> Case(const Options& options, const std::string& kind) {
   TARE_TRY(econ::Catalog catalog, OpenCatalog(options));
   TARE_TRY(config::Document document, config::Document::Load(options.file));
-  TARE_TRY(nlohmann::json answer, econ::AnswerCase(kind, document, catalog));
-  return Print(options, answer, econ::JsonAsText(answer));
+  ThreadPool pool(options.threads);
+  TARE_TRY(nlohmann::json answer,
+           econ::AnswerCase(kind, document, catalog, {options.draws, options.seed, &pool}));
+  if (!options.html.empty()) {
+    TARE_RETURN_IF_ERROR(WriteFileAtomic(options.html, econ::RoiHtml(answer)));
+  }
+  return Print(options, answer, econ::CaseText(kind, answer));
 }
 
 int ListCatalog(const Options& options, const econ::Catalog& catalog) {
@@ -148,18 +154,22 @@ CLI::App* AddAction(CLI::App* econ, const std::string& name, const std::string& 
   return command;
 }
 
+void AddUncertaintyFlags(CLI::App* command, const std::shared_ptr<Options>& options) {
+  command->add_option("--draws", options->draws, "Monte Carlo draws when inputs are uncertain")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{100'000'000}))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the draws")->capture_default_str();
+  command->add_option("--threads", options->threads, "0: one per core; never changes the result")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--html", options->html, "Write a self-contained page with charts");
+}
+
 void AddTco(CLI::App* econ, const std::shared_ptr<Options>& options, Invocation& invocation) {
   CLI::App* tco = AddAction(econ, "tco", "Total cost of serving a demand, option by option",
                             "tco examples/scenarios/self_built_or_rented.yaml --html cost.html",
                             options, Tco, invocation);
   tco->add_option("scenario", options->file, "Scenario file (docs/ECONOMICS.md)")->required();
-  tco->add_option("--draws", options->draws, "Monte Carlo draws when inputs are uncertain")
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{100'000'000}))
-      ->capture_default_str();
-  tco->add_option("--seed", options->seed, "Seed of the draws")->capture_default_str();
-  tco->add_option("--threads", options->threads, "0: one per core; never changes the result")
-      ->check(CLI::Range(0, 1024));
-  tco->add_option("--html", options->html, "Write a self-contained page with charts");
+  AddUncertaintyFlags(tco, options);
   tco->add_option("--csv", options->csv, "Write yearly costs");
   tco->add_option("--focus", options->focus, "Write monthly costs as FOCUS 1.0 rows");
   tco->add_option("--focus-year", options->focus_year, "Year of the first FOCUS month")
@@ -217,6 +227,7 @@ void AddEcon(CLI::App& app, Invocation& invocation) {
         econ, kind, help, fmt::format("{} examples/scenarios/{}.yaml", kind, kind), options,
         [kind](const Options& o) { return Case(o, kind); }, invocation);
     command->add_option("scenario", options->file, "Case file (docs/ECONOMICS.md)")->required();
+    if (kind == "roi") AddUncertaintyFlags(command, options);
   }
 }
 

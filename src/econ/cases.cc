@@ -4,16 +4,15 @@
 #include <functional>
 #include <map>
 
+#include "econ/case_common.h"
 #include "econ/complexity.h"
 #include "econ/compute_cost.h"
 #include "econ/hidden_cost.h"
 #include "econ/links.h"
 #include "econ/maas.h"
 #include "econ/penalty.h"
-#include "econ/published.h"
 #include "econ/quantity_reader.h"
-#include "econ/roi.h"
-#include "econ/uncertainty.h"
+#include "econ/roi_case.h"
 
 namespace tare::econ {
 namespace {
@@ -21,109 +20,7 @@ namespace {
 using config::Value;
 using nlohmann::json;
 
-std::string ReadCurrency(const Value& root) {
-  const std::string currency = root["currency"].String();
-  if (ParseQuantity("1 " + currency).has_value()) return currency;
-  root["currency"].AddError("a currency is three capital letters, such as USD");
-  return "XXX";
-}
-
-// The published result beside ours: {"published", "computed", "follows", "note"}.
-json AgainstPublished(const Value& published, double computed, std::string_view unit,
-                      std::string_view currency, const std::string& note = {}) {
-  if (!published.present()) return nullptr;
-  const std::string text = published.String();
-  Result<Published> figure = ParsePublished(text);
-  const double in_unit = ReadQuantity(published, unit, currency);
-  if (!figure) return nullptr;  // ReadQuantity has recorded why
-  const double half =
-      figure->half_step * std::abs(figure->number == 0 ? 1 : in_unit / figure->number);
-  const bool follows = std::abs(in_unit - computed) <= half * (1 + 1e-9);
-  json result = {{"published", in_unit}, {"computed", computed}, {"follows", follows}};
-  if (!follows) {
-    result["note"] = fmt::format("does not follow from its own formula, which gives {}{}",
-                                 FormatNumber(computed), note.empty() ? "" : "; " + note);
-  }
-  return result;
-}
-
-void Attach(json& target, const char* key, json value) {
-  if (!value.is_null()) target[key] = std::move(value);
-}
-
-json Roi(const Value& root, const Catalog&) {
-  const std::string currency = ReadCurrency(root);
-  RoiInputs base;
-  base.outlay = ReadQuantity(root["outlay"], "MONEY", currency);
-  base.base_revenue_per_quarter = ReadQuantity(root["base_revenue"], "MONEY/quarter", currency);
-  base.revenue_share = ReadQuantity(root["revenue_share"], "1");
-  base.saving_base_per_quarter = ReadQuantity(root["saving_base"], "MONEY/quarter", currency);
-  base.saving_retention = ReadQuantity(root["saving_retention"], "1");
-  base.benefit_base_per_quarter = ReadQuantity(root["benefit_base"], "MONEY/quarter", currency);
-  base.learning_retention = ReadQuantity(root["learning_retention"], "1");
-  base.rate_per_year = ReadQuantity(root["rate"], "1/year");
-  base.quarters = static_cast<int>(root["quarters"].IntOr(12, 1, 400));
-  json options = json::array();
-  for (const Value& item : root["options"].List()) {
-    RoiInputs inputs = base;
-    const std::string name = item["name"].String();
-    inputs.user_growth_per_quarter = ReadQuantity(item["growth"], "1");
-    inputs.replacement_rate = ReadQuantity(item["replacement"], "1");
-    inputs.effectiveness = ReadQuantity(item["effectiveness"], "1");
-    const RoiResult result = ReturnOnInvestment(inputs);
-    json quarters = json::array();
-    for (const RoiQuarter& quarter : result.quarters) {
-      quarters.push_back(
-          {{"revenue", quarter.revenue}, {"saving", quarter.saving}, {"benefit", quarter.benefit}});
-    }
-    json option = {{"name", name},
-                   {"npv", result.npv},
-                   {"irr", nullptr},
-                   {"payback_years", nullptr},
-                   {"quarters", std::move(quarters)}};
-    if (result.irr) option["irr"] = result.irr->rate_per_year;
-    if (result.payback_years) option["payback_years"] = *result.payback_years;
-    const double slip = RoiNpvWithPublishedSlip(inputs);
-    Attach(option, "published",
-           AgainstPublished(item["published"], result.npv, "MONEY", currency,
-                            fmt::format("{} comes out when every quarter's flow is multiplied by "
-                                        "four (the division by 4 outside the exponent)",
-                                        FormatNumber(slip))));
-    options.push_back(std::move(option));
-  }
-  // Growth against replacement rate, at the first option's effectiveness.
-  json matrix = nullptr;
-  if (const Value sensitivity = root["sensitivity"]; sensitivity.present()) {
-    RoiInputs inputs = base;
-    inputs.effectiveness = ReadQuantity(sensitivity["effectiveness"], "1");
-    json rows = json::array(), growths = json::array(), rates = json::array();
-    std::vector<double> columns;
-    for (const Value& item : sensitivity["replacement"].List()) {
-      columns.push_back(ReadQuantity(item, "1"));
-      rates.push_back(columns.back());
-    }
-    for (const Value& item : sensitivity["growth"].List()) {
-      inputs.user_growth_per_quarter = ReadQuantity(item, "1");
-      growths.push_back(inputs.user_growth_per_quarter);
-      json row = json::array();
-      for (double rate : columns) {
-        inputs.replacement_rate = rate;
-        row.push_back(RoiNpv(inputs));
-      }
-      rows.push_back(std::move(row));
-    }
-    matrix = {{"growth", growths}, {"replacement", rates}, {"npv", rows}};
-  }
-  json answer = {{"currency", currency},
-                 {"rate", base.rate_per_year},
-                 {"timing", "end of quarter"},
-                 {"outlay", base.outlay},
-                 {"options", std::move(options)}};
-  Attach(answer, "sensitivity", std::move(matrix));
-  return answer;
-}
-
-json ComplexityCase(const Value& root, const Catalog&) {
+json ComplexityCase(const Value& root, const Catalog&, const CaseOptions&) {
   json options = json::array();
   for (const Value& item : root["options"].List()) {
     const std::string name = item["name"].String();
@@ -147,7 +44,7 @@ json ComplexityCase(const Value& root, const Catalog&) {
            "nothing healed), so the bands separate only systems close to full coverage"}};
 }
 
-json Hidden(const Value& root, const Catalog&) {
+json Hidden(const Value& root, const Catalog&, const CaseOptions&) {
   const std::string currency = ReadCurrency(root);
   json answer = {{"currency", currency}};
   if (const Value v = root["drift_detection"]; v.present()) {
@@ -191,7 +88,7 @@ json Hidden(const Value& root, const Catalog&) {
   return answer;
 }
 
-json Penalty(const Value& root, const Catalog&) {
+json Penalty(const Value& root, const Catalog&, const CaseOptions&) {
   const std::string currency = ReadCurrency(root);
   const FalsePositivePenalty penalty{
       ReadQuantity(root["rate_before"], "%"), ReadQuantity(root["rate_after"], "%"),
@@ -210,7 +107,7 @@ json Penalty(const Value& root, const Catalog&) {
   return answer;
 }
 
-json Maas(const Value& root, const Catalog&) {
+json Maas(const Value& root, const Catalog&, const CaseOptions&) {
   const std::string currency = ReadCurrency(root);
   Discounting discounting;
   discounting.rate_per_year = ReadQuantity(root["discounting"]["rate"], "1/year");
@@ -256,7 +153,7 @@ json Maas(const Value& root, const Catalog&) {
           {"options", std::move(options)}};
 }
 
-json Compute(const Value& root, const Catalog&) {
+json Compute(const Value& root, const Catalog&, const CaseOptions&) {
   json options = json::array();
   for (const Value& item : root["options"].List()) {
     const std::string name = item["name"].String();
@@ -277,7 +174,7 @@ json Compute(const Value& root, const Catalog&) {
   return {{"options", std::move(options)}};
 }
 
-json Training(const Value& root, const Catalog& catalog) {
+json Training(const Value& root, const Catalog& catalog, const CaseOptions&) {
   json options = json::array();
   double reference = 0;
   for (const Value& item : root["options"].List()) {
@@ -312,7 +209,7 @@ json Training(const Value& root, const Catalog& catalog) {
   return {{"options", std::move(options)}};
 }
 
-json Link(const Value& root, const Catalog& catalog) {
+json Link(const Value& root, const Catalog& catalog, const CaseOptions&) {
   json options = json::array();
   for (const Value& item : root["options"].List()) {
     const std::string name = item["name"].String();
@@ -354,36 +251,15 @@ json Link(const Value& root, const Catalog& catalog) {
   return {{"options", std::move(options)}};
 }
 
-using AnswerFunction = std::function<json(const Value&, const Catalog&)>;
+using AnswerFunction = std::function<json(const Value&, const Catalog&, const CaseOptions&)>;
 const std::map<std::string, AnswerFunction, std::less<>>& Answers() {
   static const std::map<std::string, AnswerFunction, std::less<>> answers = {
-      {"roi", Roi},   {"complexity", ComplexityCase}, {"hidden", Hidden},     {"penalty", Penalty},
-      {"maas", Maas}, {"compute", Compute},           {"training", Training}, {"link", Link},
+      {"roi", RoiCase},       {"complexity", ComplexityCase},
+      {"hidden", Hidden},     {"penalty", Penalty},
+      {"maas", Maas},         {"compute", Compute},
+      {"training", Training}, {"link", Link},
   };
   return answers;
-}
-
-void AppendText(const json& value, int depth, std::string& text) {
-  const std::string indent(static_cast<std::size_t>(depth) * 2, ' ');
-  for (const auto& [key, item] : value.items()) {
-    const std::string label = value.is_array() ? "-" : key;
-    if (item.is_number()) {
-      text += fmt::format("{}{:<34} {}\n", indent, label, FormatNumber(item.get<double>()));
-    } else if (item.is_boolean()) {
-      text += fmt::format("{}{:<34} {}\n", indent, label, item.get<bool>() ? "yes" : "no");
-    } else if (item.is_string()) {
-      text += fmt::format("{}{:<34} {}\n", indent, label, item.get<std::string>());
-    } else if (item.is_null()) {
-      text += fmt::format("{}{:<34} n/a\n", indent, label);
-    } else if (item.is_array() && !item.empty() && item.front().is_number()) {
-      text += fmt::format("{}{:<34}", indent, label);
-      for (const json& number : item) text += " " + FormatNumber(number.get<double>());
-      text += "\n";
-    } else {
-      text += fmt::format("{}{}\n", indent, label);
-      AppendText(item, depth + 1, text);
-    }
-  }
 }
 
 }  // namespace
@@ -395,7 +271,7 @@ std::vector<std::string> CaseKinds() {
 }
 
 Result<json> AnswerCase(std::string_view kind, const config::Document& document,
-                        const Catalog& catalog) {
+                        const Catalog& catalog, const CaseOptions& options) {
   const auto found = Answers().find(kind);
   if (found == Answers().end()) {
     return Fail(ErrorKind::kInvalidArgument, "no case of kind '{}'", kind);
@@ -404,18 +280,12 @@ Result<json> AnswerCase(std::string_view kind, const config::Document& document,
   const std::string name = root["name"].String();
   const std::string source = root["source"].StringOr("");
   const std::string note = root["note"].StringOr("");
-  json answer = found->second(root, catalog);
+  json answer = found->second(root, catalog, options);
   TARE_RETURN_IF_ERROR(document.Finish());
   answer["name"] = name;
   if (!source.empty()) answer["source"] = source;
   if (!note.empty()) answer["assumes"] = note;
   return answer;
-}
-
-std::string JsonAsText(const json& value) {
-  std::string text;
-  AppendText(value, 0, text);
-  return text;
 }
 
 }  // namespace tare::econ

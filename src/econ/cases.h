@@ -3,6 +3,7 @@
 // from the formula and gives the right one.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "base/config.h"
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "econ/catalog.h"
 
 namespace tare::econ {
@@ -17,11 +19,18 @@ namespace tare::econ {
 // "roi", "complexity", "hidden", "penalty", "maas", "compute", "training", "link".
 std::vector<std::string> CaseKinds();
 
+// Of cases with uncertain inputs.
+struct CaseOptions {
+  std::uint64_t draws = 100'000;
+  std::uint64_t seed = 1;
+  ThreadPool* pool = nullptr;  // may be null; never changes the result
+};
+
 // Answers the case in `document`; its keys depend on the kind (docs/ECONOMICS.md).
 Result<nlohmann::json> AnswerCase(std::string_view kind, const config::Document& document,
-                                  const Catalog& catalog);
+                                  const Catalog& catalog, const CaseOptions& options = {});
 
-// Any answer as indented text for a terminal.
-std::string JsonAsText(const nlohmann::json& json);
+// The answer for a terminal: lists of like objects as tables, notes below them.
+std::string CaseText(std::string_view kind, const nlohmann::json& answer);
 
 }  // namespace tare::econ

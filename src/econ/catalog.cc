@@ -56,7 +56,8 @@ double ReadFigure(const config::Value& device, const char* key, std::string_view
   const config::Value figure = device[key];
   if (!figure.present() && !required) return 0;
   if (!figure.is_map()) return ReadQuantity(figure, unit);
-  provenance.push_back({key, figure["source"].String(), figure["date"].String()});
+  provenance.push_back({key, figure["source"].String(), figure["date"].String(),
+                        figure["unverified"].BoolOr(false)});
   return ReadQuantity(figure["value"], unit, key == std::string_view("price") ? "USD" : "");
 }
 
@@ -67,6 +68,7 @@ ModelFacts ReadModelFacts(const config::Value& value) {
   ReadNames(value, facts.name, facts.aliases);
   facts.source = value["source"].StringOr("");
   facts.date = value["date"].StringOr("");
+  facts.unverified = value["unverified"].BoolOr(false);
   facts.layers = Count(value["layers"], 1);
   facts.hidden = Count(value["hidden"], 1);
   facts.heads = Count(value["heads"], 1);

@@ -13,7 +13,8 @@ namespace tare::econ {
 struct Provenance {
   std::string figure;  // "memory", "bandwidth", ...
   std::string source;
-  std::string date;  // ISO 8601, when it was read or valid
+  std::string date;         // ISO 8601, when it was read or valid
+  bool unverified = false;  // not found again in that source
 };
 
 struct DeviceFacts {

@@ -28,7 +28,9 @@ table { border-collapse: collapse; width: 100%; } th { text-align: left; color: 
   background: var(--panel); border: 1px solid var(--line); border-radius: .5rem;
   padding: .6rem 1rem; } .cards b { display: block; font-size: 1.3rem; }
 svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
-code { font-size: .92em; }
+code { font-size: .92em; } ol { margin: .4rem 0 1rem; padding-left: 1.6rem; }
+@media print { body { padding: 0; max-width: none; font-size: 11px; } figure, tr { break-inside: avoid; }
+  h2 { break-after: avoid; } td, .matrix td { print-color-adjust: exact; } }
 )css";
 
 }  // namespace

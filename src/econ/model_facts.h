@@ -16,8 +16,9 @@ namespace tare::econ {
 struct ModelFacts {
   std::string name;
   std::vector<std::string> aliases;
-  std::string source;  // where the shapes were published
-  std::string date;    // when they were read
+  std::string source;       // where the shapes were published
+  std::string date;         // of publication
+  bool unverified = false;  // not read again in that source
 
   int layers = 0;
   int hidden = 0;

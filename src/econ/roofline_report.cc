@@ -21,6 +21,7 @@ nlohmann::json ModelJson(const ModelFacts& model) {
   return {{"name", model.name},
           {"source", model.source},
           {"date", model.date},
+          {"unverified", model.unverified},
           {"parameters",
            {{"total", CountParameters(model).total()},
             {"active", ActiveParameters(model)},
@@ -33,7 +34,10 @@ nlohmann::json ModelJson(const ModelFacts& model) {
 nlohmann::json DeviceJson(const Deployment& d) {
   nlohmann::json sources = nlohmann::json::array();
   for (const Provenance& p : d.device.provenance) {
-    sources.push_back({{"figure", p.figure}, {"source", p.source}, {"date", p.date}});
+    sources.push_back({{"figure", p.figure},
+                       {"source", p.source},
+                       {"date", p.date},
+                       {"unverified", p.unverified}});
   }
   return {{"name", d.device.name},
           {"count", d.devices},
@@ -194,6 +198,24 @@ std::string SaturationText(const nlohmann::json& a) {
   return text;
 }
 
+// Catalogue figures that were not found again in the source they name.
+std::string UnverifiedText(const nlohmann::json& a) {
+  std::string figures;
+  for (const auto& figure : a["device"]["sources"]) {
+    if (!figure["unverified"].get<bool>()) continue;
+    figures += (figures.empty() ? "" : ", ") + figure["figure"].get<std::string>();
+  }
+  std::string text;
+  if (!figures.empty()) text += fmt::format("not verified in the source named: {}\n", figures);
+  if (a["model"]["unverified"].get<bool>()) {
+    text += fmt::format(
+        "the shapes of {} were not verified in the source named; its count of "
+        "parameters agrees with the published one\n",
+        a["model"]["name"].get<std::string>());
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string RooflineText(const nlohmann::json& a) {
@@ -225,6 +247,7 @@ std::string RooflineText(const nlohmann::json& a) {
         b["plain_roofline"]["requests_per_second"].get<double>());
   }
   text += SaturationText(a);
+  text += UnverifiedText(a);
   text += fmt::format(
       "held-out error of predictions: {}\n"
       "plain roofline (0.8 of the bandwidth, 0.5 of the compute) on the same data: {}\n",

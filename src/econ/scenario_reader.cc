@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "econ/quantity_reader.h"
 
@@ -185,12 +186,27 @@ class Reader {
       }
       Result<LoadPoint> point = load_run_(path);
       if (point) {
+        ExpectPercentiles(run, path, *point);
         points.push_back(*std::move(point));
       } else {
         run.AddError("'{}' {}", path, point.error().message);
       }
     }
     return points;
+  }
+
+  // A run with too few answers has no P95; it must not read as one that misses the level.
+  void ExpectPercentiles(const Value& run, const std::string& path, const LoadPoint& point) {
+    const std::tuple<const char*, double, double> wanted[] = {
+        {"time to first token", level_.ttft_p95_seconds, point.ttft_p95_seconds},
+        {"time between tokens", level_.itl_p95_seconds, point.itl_p95_seconds},
+        {"whole answer", level_.e2e_p95_seconds, point.e2e_p95_seconds}};
+    for (const auto& [what, level, measured] : wanted) {
+      if (std::isfinite(level) && !std::isfinite(measured)) {
+        run.AddError("'{}' answered too few requests for a P95 of the {}; measure longer", path,
+                     what);
+      }
+    }
   }
 
   std::vector<LoadPoint> ReadPoints(const Value& curve) {

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "base/files.h"
 #include "econ/cases.h"
+#include "econ/quantity.h"
+#include "econ/roi_case.h"
 #include "econ/run_points.h"
 #include "econ/scenario_reader.h"
 #include "econ/scenario_report.h"
@@ -94,6 +98,22 @@ TEST(ScenarioReport, FocusRowsOfRentedDevices) {
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 36);
 }
 
+// The two-way matrix and the tornado are in every form a person reads.
+TEST(ScenarioReport, TwoWayMatrixInTextAndPage) {
+  auto document = config::Document::Load(Examples() / "self_built_or_rented.yaml");
+  const Scenario scenario = *ReadScenario(*document, BuiltIn());
+  const ScenarioAnswer answer = Answer(scenario, 2'000, 1, nullptr);
+  const std::string text = ScenarioText(scenario, answer);
+  EXPECT_THAT(text, HasSubstr("by its two widest inputs"));
+  EXPECT_THAT(text, HasSubstr("at about 2 % load"));
+  const std::string page = ScenarioHtml(scenario, answer);
+  EXPECT_THAT(page, HasSubstr("<table class=\"matrix\">"));
+  ASSERT_FALSE(answer.matrix.cells.empty());
+  const std::string corner = FormatNumber(answer.matrix.cells.back().back());
+  EXPECT_THAT(text, HasSubstr(corner));
+  EXPECT_THAT(page, HasSubstr(corner));
+}
+
 TEST(ScenarioReport, PageIsSelfContained) {
   auto document = config::Document::Load(Examples() / "self_built_or_rented.yaml");
   ASSERT_TRUE(document.has_value());
@@ -127,7 +147,7 @@ TEST(CaseExamples, EveryKindHasAFileThatRuns) {
   for (const std::string& kind : CaseKinds()) {
     const nlohmann::json answer = Case(kind.c_str());
     EXPECT_TRUE(answer.contains("name")) << kind;
-    EXPECT_FALSE(JsonAsText(answer).empty());
+    EXPECT_THAT(CaseText(kind, answer), HasSubstr(answer["name"].get<std::string>())) << kind;
   }
 }
 
@@ -137,6 +157,9 @@ TEST(CaseExamples, WhatWasPublishedAndDoesNotFollowIsCorrected) {
   EXPECT_FALSE(roi["options"][2]["published"]["follows"].get<bool>());
   EXPECT_THAT(roi["options"][2]["published"]["note"].get<std::string>(), HasSubstr("four"));
   EXPECT_EQ(roi["sensitivity"]["npv"].size(), 6u);
+  // Summed term by term outside the program, as in docs/ECONOMICS.md.
+  EXPECT_NEAR(roi["sensitivity"]["npv"][0][0].get<double>(), -119.0802, 1e-3);
+  EXPECT_NEAR(roi["sensitivity"]["npv"][5][4].get<double>(), 135.8625, 1e-3);
   const nlohmann::json maas = Case("maas");
   EXPECT_NEAR(maas["options"][0]["present_cost"].get<double>(), 747.03, 0.01);
   EXPECT_FALSE(maas["options"][0]["published"]["follows"].get<bool>());
@@ -149,6 +172,30 @@ TEST(CaseExamples, WhatWasPublishedAndDoesNotFollowIsCorrected) {
   EXPECT_TRUE(Case("training")["options"][1]["published"]["follows"].get<bool>());
   EXPECT_NEAR(Case("compute")["options"][0]["device_seconds_per_request"].get<double>(), 8.8363e-3,
               1e-7);
+}
+
+TEST(CaseExamples, ReturnOnInvestmentIsDrawnTheSameOnAnyNumberOfThreads) {
+  const auto answer = [](int threads) {
+    auto document = config::Document::Load(Examples() / "roi.yaml");
+    ThreadPool pool(threads);
+    return *AnswerCase("roi", *document, BuiltIn(), {20'000, 3, &pool});
+  };
+  const nlohmann::json one = answer(1);
+  EXPECT_EQ(one, answer(2));
+  const nlohmann::json& hopeful = one["options"][2];
+  EXPECT_GT(hopeful["npv_distribution"]["p_above_zero"].get<double>(), 0.5);
+  EXPECT_LT(hopeful["npv_distribution"]["p10"].get<double>(), hopeful["npv"].get<double>());
+  EXPECT_EQ(hopeful["tornado"].size(), 3u);
+  EXPECT_EQ(one["pairs"].size(), 3u);
+  const std::string text = CaseText("roi", one);
+  for (const char* part : {"NPV by growth and replacement", "above zero in", "cautious beats",
+                           "what moves hopeful most"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  const std::string page = RoiHtml(one);
+  EXPECT_THAT(page, HasSubstr("<table class=\"matrix\">"));
+  EXPECT_THAT(page, HasSubstr("What moves hopeful"));
+  EXPECT_EQ(page.find("<script"), std::string::npos);
 }
 
 nlohmann::json RunRecord(double rate, double ttft_p95) {
@@ -178,7 +225,30 @@ TEST(ScenarioReader, CapacityFromRunRecords) {
   EXPECT_NEAR(scenario.options[0].values.capacity_requests_per_second, 4.8, 1e-9);
   EXPECT_NEAR(scenario.options[0].values.goodput_share, 0.9, 1e-12);
   // A percentile without enough samples never counts as met.
-  EXPECT_THAT(read("itl_p95: 50 ms").error().message, HasSubstr("no point meets"));
+  EXPECT_THAT(read("itl_p95: 50 ms").error().message,
+              HasSubstr("'low.json' answered too few requests for a P95 of the time between"));
+  EXPECT_THAT(read("ttft_p95: 50 ms").error().message, HasSubstr("no point meets"));
+}
+
+// Two runs of `tare load` against `tare serve` with the real model, as they were recorded.
+TEST(ScenarioExamples, CapacityFromRecordedRuns) {
+  auto document = config::Document::Load(Examples() / "measured.yaml");
+  ASSERT_TRUE(document.has_value());
+  const RunLoader loader = [](std::string_view path) -> Result<LoadPoint> {
+    TARE_TRY(std::string text, ReadFile(Examples() / path));
+    return LoadPointFromRun(nlohmann::json::parse(text, nullptr, false));
+  };
+  const Result<Scenario> scenario = ReadScenario(*document, BuiltIn(), loader);
+  ASSERT_TRUE(scenario.has_value()) << scenario.error().message;
+  const ScenarioOption& served = scenario->options[0];
+  ASSERT_TRUE(served.measured.has_value());
+  EXPECT_EQ(served.measured->tag, "measured");
+  const LoadPoint low = *loader("runs/smollm2-int8-1.json");
+  const LoadPoint high = *loader("runs/smollm2-int8-2.json");
+  EXPECT_GE(served.values.capacity_requests_per_second, low.requests_per_second * 0.999);
+  EXPECT_LE(served.values.capacity_requests_per_second, high.requests_per_second * 1.001);
+  const ScenarioAnswer answer = Answer(*scenario, 0, 1, nullptr);
+  EXPECT_THAT(ScenarioText(*scenario, answer), HasSubstr("requests/s, measured"));
 }
 
 TEST(ScenarioReader, InvalidRunsAreRefused) {

@@ -98,6 +98,31 @@ std::string Legend(const std::vector<std::string>& names) {
   return svg;
 }
 
+// Dashed verticals with a label each; labels that would touch take the next row down.
+std::string Marks(std::vector<ChartMark> marks, const Scale& x, double bottom) {
+  constexpr double kLetter = 7.2, kPadding = 10, kRow = 17;
+  std::stable_sort(marks.begin(), marks.end(),
+                   [](const ChartMark& a, const ChartMark& b) { return a.x < b.x; });
+  std::string svg;
+  std::vector<double> row_ends;
+  for (const ChartMark& mark : marks) {
+    const double at = x.At(mark.x);
+    const double half = 0.5 * (kLetter * static_cast<double>(mark.text.size()) + kPadding);
+    std::size_t row = 0;
+    while (row < row_ends.size() && row_ends[row] > at - half) ++row;
+    if (row == row_ends.size()) row_ends.push_back(0);
+    row_ends[row] = at + half;
+    const double y = kTop + 4 + kRow * static_cast<double>(row);
+    svg += Rule(at, kTop, at, bottom, kDashed);
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"15\" rx=\"7\" "
+        "fill=\"var(--panel)\" stroke=\"var(--soft)\"/>\n",
+        at - half, y, 2 * half);
+    svg += Text(at, y + 11.5, "middle", mark.text);
+  }
+  return svg;
+}
+
 }  // namespace
 
 std::string LineChart(const std::vector<ChartLine>& lines, const std::vector<ChartMark>& marks,
@@ -132,14 +157,7 @@ std::string LineChart(const std::vector<ChartLine>& lines, const std::vector<Cha
                        Colour(i));
     names.push_back(lines[i].name);
   }
-  double label_y = kTop + 14;
-  for (const ChartMark& mark : marks) {
-    const double at = x.At(mark.x);
-    svg += Rule(at, kTop, at, bottom, kDashed);
-    const bool left = at > 0.55 * kWidth;
-    svg += Text(left ? at - 6 : at + 6, label_y, left ? "end" : "start", mark.text);
-    label_y += 16;
-  }
+  svg += Marks(marks, x, bottom);
   return svg + Legend(names) + Text(kLeft - 60, kTop - 12, "start", names.empty() ? y_title : "") +
          fmt::format(
              "<text transform=\"translate(16 {:.0f}) rotate(-90)\" text-anchor=\"middle\">"

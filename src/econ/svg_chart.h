@@ -1,5 +1,5 @@
 // Charts as inline SVG for self-contained pages: lines over a logarithmic axis, a tornado, overlaid
-// histograms, a matrix. Pure functions from data to markup; colours come from the page's style.
+// histograms. Pure functions from data to markup; colours come from the page's style.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ChartMark {
   double x = 0;
   std::string text;
 };
-// Both axes logarithmic; marks are dashed verticals with a label.
+// Both axes logarithmic; marks are dashed verticals with a short label at the top.
 std::string LineChart(const std::vector<ChartLine>& lines, const std::vector<ChartMark>& marks,
                       const std::string& x_title, const std::string& y_title);
 

@@ -45,7 +45,8 @@ TEST(CatalogSource, DeviceFiguresAreTheOnesOfTheirSource) {
       {"load_power", {"power", &DeviceFacts::load_watts}}};
   const std::string_view prefix = "aiconfigurator, systems/";
   int compared = 0;
-  for (const DeviceFacts& device : Catalog::BuiltIn()->devices()) {
+  const Catalog catalog = *Catalog::BuiltIn();
+  for (const DeviceFacts& device : catalog.devices()) {
     for (const Provenance& figure : device.provenance) {
       if (figure.source.compare(0, prefix.size(), prefix) != 0) continue;
       const auto numbers = NumbersOf(folder / figure.source.substr(prefix.size()));

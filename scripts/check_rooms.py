@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "api": ["base"],
     "engine": ["model", "kernels", "base"],
     "sim": ["engine", "econ", "base"],
-    "gateway": ["engine", "api", "net", "model", "kernels", "base"],
+    "gateway": ["engine", "api", "net", "store", "model", "kernels", "base"],
     "load": ["api", "net", "store", "model", "base"],
     "advise": ["load", "econ", "sim", "store", "net", "api", "base"],
 }

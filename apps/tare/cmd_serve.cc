@@ -1,7 +1,9 @@
 // tare serve: puts a model, other servers, or both behind one OpenAI-compatible address.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/tare/commands.h"
 #include "apps/tare/local_model_flags.h"
@@ -22,6 +24,7 @@ struct ServeWords {
   int http_threads = 1;
   int tensor_parallel = 1;
   std::string api_key_file;
+  std::string access_log;
   std::string drain_timeout = "30s";
 };
 
@@ -41,13 +44,32 @@ Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
                      "be 1; use --threads, or --config to spread over several servers");
   }
   options.config = words.config;
+  options.local_options = LocalOptions;
   options.name = words.name;
   options.host = words.host;
   options.port = static_cast<std::uint16_t>(words.port);
   options.io_threads = words.http_threads;
   options.api_key_file = words.api_key_file;
+  options.access_log = words.access_log;
   options.version = TARE_VERSION;
   return options;
+}
+
+// The flags of a model that tare.yaml or a routing plan names.
+Result<engine::LocalModelOptions> LocalOptions(const gateway::LocalModelConfig& local) {
+  CLI::App parser("flags");
+  LocalModelFlags flags;
+  flags.AddTo(parser);
+  std::vector<std::string> words = local.flags;
+  words.insert(words.begin(), {"--model", local.model});
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    parser.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return FailParam("flags", "its flags cannot be used: {}", error.what());
+  }
+  TARE_RETURN_IF_ERROR(model::ParseDtype(flags.dtype));
+  return flags.ToOptions();
 }
 
 int Run(const ServeWords& words) {
@@ -76,13 +98,17 @@ void AddServe(CLI::App& app, Invocation& invocation) {
       ->check(CLI::PositiveNumber);
   command->add_option("--api-key-file", words->api_key_file,
                       "File of keys, one a line; without it everyone who can connect may ask");
+  command->add_option("--access-log", words->access_log,
+                      "File for one JSON object a request; - for stderr (default: none)");
   command
       ->add_option("--drain-timeout", words->drain_timeout,
                    "How long running answers may go on after SIGTERM")
       ->capture_default_str();
   command->add_option("--tensor-parallel-size", words->tensor_parallel, "Only 1")
       ->capture_default_str();
-  command->add_option("--config", words->config, "tare.yaml: other servers behind this address");
+  command->add_option("--config", words->config,
+                      "tare.yaml: other servers behind this address, keys, "
+                      "tenants; or the routing.yaml of tare advise");
   command->add_flag("--check-config", words->check_config,
                     "Only read the configuration and say what is wrong with it");
   command->footer(
@@ -91,7 +117,9 @@ void AddServe(CLI::App& app, Invocation& invocation) {
       "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "       -d "
       "'{\"model\":\"model\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}'\n"
-      "Endpoints, errors and metrics: docs/SERVING.md.");
+      "  tare serve --config tare.yaml --check-config     # exit 0 when valid, else every mistake\n"
+      "  tare serve --config tare-report/routing.yaml     # what tare advise recommended\n"
+      "Endpoints, configuration, errors and metrics: docs/SERVING.md.");
   command->callback([words, &invocation] { invocation.run = [words] { return Run(*words); }; });
 }
 

@@ -1,32 +1,23 @@
-// The keys clients may use, kept as SHA-256 hashes only.
+// The file of --api-key-file: keys clients may use.
 //
-// File: one key a line, plain ("sk-...") or hashed ("sha256:<64 hex digits>"); blank lines and
-// lines that begin with '#' are skipped. Thread safety: immutable.
+// One key a line, plain ("sk-...") or hashed ("sha256:<64 hex digits>"); blank lines and lines that
+// begin with '#' are skipped. Thread safety: pure functions.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <filesystem>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "gateway/access.h"
 
 namespace tare::gateway {
 
-class ApiKeys {
- public:
-  // An empty file is an error: it would lock everybody out.
-  static Result<ApiKeys> Load(const std::filesystem::path& path);
-  static Result<ApiKeys> Parse(std::string_view text);
+// An empty file is an error: it would lock everybody out.
+Result<std::vector<KeyHash>> LoadApiKeys(const std::filesystem::path& path);
+Result<std::vector<KeyHash>> ParseApiKeys(std::string_view text);
 
-  // Takes the same time for every key of a length, right or wrong.
-  bool Accepts(std::string_view key) const;
-  std::size_t size() const { return hashes_.size(); }
-
- private:
-  using Hash = std::array<std::uint8_t, 32>;
-  std::vector<Hash> hashes_;
-};
+// Warns when everybody on this machine can read a file that holds secrets.
+void WarnIfReadable(const std::filesystem::path& path);
 
 }  // namespace tare::gateway

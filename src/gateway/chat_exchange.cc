@@ -8,8 +8,8 @@ namespace tare::gateway {
 
 namespace {
 
-// Seconds a client should wait when the server is busy or not ready.
-constexpr const char* kRetryAfter = "1";
+// How long a client should wait when the server is busy or not ready and nothing better is known.
+constexpr Nanos kRetryAfter = std::chrono::seconds(1);
 constexpr int kClientLeft = 499;
 
 net::HttpHeaders Headers(const std::string& request_id, const char* content_type) {
@@ -18,10 +18,15 @@ net::HttpHeaders Headers(const std::string& request_id, const char* content_type
 
 }  // namespace
 
-void SendError(net::ResponseWriter& writer, const Error& error, const std::string& request_id) {
+void SendError(net::ResponseWriter& writer, const Error& error, const std::string& request_id,
+               Nanos retry_after) {
   net::HttpHeaders headers = Headers(request_id, "application/json");
   const int status = api::HttpStatus(error);
-  if (status == 503 || status == 429) headers.push_back({"Retry-After", kRetryAfter});
+  if (status == 503 || status == 429) {
+    const Nanos wait = retry_after > Nanos{} ? retry_after : kRetryAfter;
+    headers.push_back(
+        {"Retry-After", std::to_string(std::chrono::ceil<std::chrono::seconds>(wait).count())});
+  }
   if (status == 401) headers.push_back({"WWW-Authenticate", "Bearer"});
   writer.Send(status, headers, api::ErrorBody(error));
 }
@@ -55,14 +60,15 @@ void ChatExchange::ClientLeft() {
     call = std::move(call_);
   }
   call.reset();  // cancels
-  Settle(kClientLeft);
+  const api::Usage used = Charged({0, tokens_.load(), 0});
+  Settle(kClientLeft, &used, "client_left");
 }
 
 void ChatExchange::BeginStream(std::string& out) {
   if (stream_begun_) return;
   stream_begun_ = true;
   events_.emplace(context_.head, context_.include_usage);
-  net::HttpHeaders headers = Headers(context_.request_id, "text/event-stream");
+  net::HttpHeaders headers = Headers(context_.record.id, "text/event-stream");
   headers.push_back({"Cache-Control", "no-cache"});
   headers.push_back({"X-Accel-Buffering", "no"});
   context_.writer->StartStream(200, headers);
@@ -72,7 +78,9 @@ void ChatExchange::BeginStream(std::string& out) {
 void ChatExchange::ObserveTokens(int tokens) {
   if (tokens == 0) return;
   const Nanos now = context_.clock->Now();
+  tokens_.fetch_add(tokens);
   if (last_token_ == Nanos{}) {
+    first_token_ns_.store((now - context_.received).count());
     context_.metrics->ObserveFirstToken(now - context_.received);
   } else {
     context_.metrics->ObserveGap(now - last_token_);
@@ -81,7 +89,8 @@ void ChatExchange::ObserveTokens(int tokens) {
 }
 
 void ChatExchange::OnRoute(const std::string& model) {
-  if (!stream_begun_) context_.head.model = model;
+  if (stream_begun_) return;
+  context_.head.model = model;
 }
 
 void ChatExchange::OnChunk(api::ChatChunk chunk) {
@@ -90,7 +99,7 @@ void ChatExchange::OnChunk(api::ChatChunk chunk) {
     cut_off_ = true;
     chunk.finish = api::FinishReason::kNone;
   }
-  if (!context_.stream) {
+  if (!context_.record.stream) {
     collector_.Add(std::move(chunk));
     return;
   }
@@ -106,10 +115,11 @@ void ChatExchange::OnDone(const api::Usage& usage) {
              api::kStreamInterrupted});
     return;
   }
-  if (!Settle(200)) return;
+  const api::Usage charged = Charged(usage);
+  if (!Settle(200, &charged)) return;
   context_.metrics->AddTokens(usage);
   context_.metrics->ObserveWhole(context_.clock->Now() - context_.received);
-  if (context_.stream) {
+  if (context_.record.stream) {
     std::string out;
     BeginStream(out);
     events_->UsageIfWanted(out, usage);
@@ -117,13 +127,16 @@ void ChatExchange::OnDone(const api::Usage& usage) {
     context_.writer->Write(out);
     context_.writer->End();
   } else {
-    context_.writer->Send(200, Headers(context_.request_id, "application/json"),
+    context_.writer->Send(200, Headers(context_.record.id, "application/json"),
                           collector_.Write(context_.head, usage));
   }
 }
 
 void ChatExchange::OnError(Error error) {
-  if (!Settle(api::HttpStatus(error))) return;
+  if (!Settle(api::HttpStatus(error), nullptr,
+              error.code.empty() ? ToString(error.kind) : error.code)) {
+    return;
+  }
   if (stream_begun_) {
     // The status is gone; an error event and no "[DONE]" keep a cut answer from looking whole.
     if (error.code.empty()) error.code = api::kStreamInterrupted;
@@ -132,11 +145,18 @@ void ChatExchange::OnError(Error error) {
     context_.writer->Write(out);
     context_.writer->End();
   } else {
-    SendError(*context_.writer, error, context_.request_id);
+    SendError(*context_.writer, error, context_.record.id, retry_after_);
   }
 }
 
-bool ChatExchange::Settle(int status) {
+api::Usage ChatExchange::Charged(api::Usage usage) const {
+  if (usage.prompt_tokens == 0) {
+    usage.prompt_tokens = static_cast<int>(context_.reservation.prompt_estimate());
+  }
+  return usage;
+}
+
+bool ChatExchange::Settle(int status, const api::Usage* usage, const std::string& error) {
   std::unique_ptr<ChatCall> call;
   {
     std::lock_guard lock(mutex_);
@@ -144,8 +164,23 @@ bool ChatExchange::Settle(int status) {
     settled_ = true;
     call = std::move(call_);
   }
-  context_.metrics->CountRequest(context_.endpoint, status,
-                                 context_.clock->Now() - context_.received);
+  const Nanos duration = context_.clock->Now() - context_.received;
+  context_.metrics->CountRequest(context_.record.path, status, duration);
+  if (usage != nullptr) {
+    context_.reservation.Settle(*usage);
+  } else {
+    context_.reservation.Release();
+  }
+  if (context_.log == nullptr) return true;
+  AccessRecord& record = context_.record;
+  record.status = status;
+  record.duration = duration;
+  record.first_token = Nanos(first_token_ns_.load());
+  record.error = error;
+  if (usage != nullptr) record.usage = *usage;
+  // Only the first to settle comes here; a client that left does not know who answered.
+  if (status == 200) record.answered_by = context_.head.model;
+  context_.log->Write(record, std::chrono::system_clock::now());
   return true;
 }
 

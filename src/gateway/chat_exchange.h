@@ -7,6 +7,7 @@
 // arrives on an I/O thread.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,7 +15,9 @@
 
 #include "api/wire_writer.h"
 #include "base/clock.h"
+#include "gateway/access_log.h"
 #include "gateway/metrics.h"
+#include "gateway/quota.h"
 #include "gateway/upstream.h"
 #include "net/http_server.h"
 
@@ -22,15 +25,15 @@ namespace tare::gateway {
 
 // What the answer needs to know of the request.
 struct ChatContext {
-  std::string endpoint;  // for metrics
+  AccessRecord record;  // path, id, model, tenant, stream...; the end is filled in here
   api::AnswerHead head;
-  std::string request_id;
   Nanos received{};
-  bool stream = false;
   bool include_usage = false;
   int choices = 1;
+  QuotaLedger::Reservation reservation;
   std::shared_ptr<net::ResponseWriter> writer;
   std::shared_ptr<Metrics> metrics;
+  std::shared_ptr<AccessLog> log;  // null: none
   const Clock* clock = nullptr;
 };
 
@@ -44,22 +47,28 @@ class ChatExchange final : public ChatSink, public std::enable_shared_from_this<
   void OnRoute(const std::string& model) override;
   void OnChunk(api::ChatChunk chunk) override;
   void OnDone(const api::Usage& usage) override;
+  void OnRetryAfter(Nanos wait) override { retry_after_ = wait; }
   void OnError(Error error) override;
 
  private:
   void ClientLeft();
   void BeginStream(std::string& out);
   void ObserveTokens(int tokens);
-  // Counts the request and lets go of the call; the status is what the client saw. False when that
-  // was done before.
-  bool Settle(int status);
+  // Counts and logs the request and lets go of the call; the status is what the client saw. False
+  // when that was done before. `usage` null: the call failed and costs nothing.
+  bool Settle(int status, const api::Usage* usage, const std::string& error = "");
+  // What a call is charged whose upstream tells less than all.
+  api::Usage Charged(api::Usage usage) const;
 
   ChatContext context_;
   std::optional<api::EventWriter> events_;  // from the stream's begin
   api::AnswerCollector collector_;
   bool stream_begun_ = false;
-  bool cut_off_ = false;  // the upstream ended the answer before its end
-  Nanos last_token_{};    // zero: none yet
+  bool cut_off_ = false;                         // the upstream ended the answer before its end
+  Nanos last_token_{};                           // zero: none yet
+  std::atomic<std::int64_t> first_token_ns_{0};  // since received; 0: none yet
+  std::atomic<int> tokens_{0};                   // that reached this place
+  Nanos retry_after_{};  // advice for an error that means "busy"; zero: the usual
 
   std::mutex mutex_;  // guards the rest
   std::unique_ptr<ChatCall> call_;
@@ -68,6 +77,7 @@ class ChatExchange final : public ChatSink, public std::enable_shared_from_this<
 };
 
 // Answers with an error in the OpenAI shape, with Retry-After where trying again makes sense.
-void SendError(net::ResponseWriter& writer, const Error& error, const std::string& request_id);
+void SendError(net::ResponseWriter& writer, const Error& error, const std::string& request_id,
+               Nanos retry_after = {});
 
 }  // namespace tare::gateway

@@ -16,6 +16,7 @@ class CircuitBreaker {
   struct Options {
     int threshold = 5;
     Nanos open_for = std::chrono::seconds(10);
+    bool operator==(const Options&) const = default;
   };
   explicit CircuitBreaker(Options options) : options_(options) {}
 

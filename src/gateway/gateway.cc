@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr std::size_t kMaxRequestId = 128;
+constexpr std::string_view kTierHeader = "X-Tare-Tier";
 
 const Clock* OrSteady(const Clock* clock) {
   static const SteadyClock steady;
@@ -29,6 +30,18 @@ const Clock* OrSteady(const Clock* clock) {
 std::string RandomPrefix() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+// What a request may take, for its tenant's limits. A token is about four bytes of English and
+// three of Chinese; an answer without a bound of its own is held for the usual length.
+std::pair<std::int64_t, std::int64_t> EstimateTokens(const api::ChatRequest& request) {
+  constexpr std::size_t kBytesPerToken = 3;
+  constexpr std::int64_t kUsualAnswer = 1024;
+  const std::size_t bytes =
+      request.messages_json.size() + request.tools_json.size() + request.prompt.size();
+  const std::size_t prompt = bytes / kBytesPerToken + request.prompt_tokens.size();
+  const std::int64_t answer = request.max_tokens ? *request.max_tokens : kUsualAnswer;
+  return {static_cast<std::int64_t>(prompt), answer * request.n};
 }
 
 bool IsPlainId(std::string_view id) {
@@ -51,8 +64,10 @@ void AppendModel(std::string& out, const ModelInfo& model) {
 struct Gateway::Call {
   net::HttpRequest request;
   std::shared_ptr<net::ResponseWriter> writer;
-  std::string id;
-  std::string_view endpoint;  // the route's path
+  AccessRecord record;
+  std::shared_ptr<const Access> access;
+  std::shared_ptr<QuotaLedger> ledger;
+  std::shared_ptr<const AccessKey> key;  // null: the service is open
 };
 
 struct Gateway::Route {
@@ -89,7 +104,9 @@ Gateway::Gateway(GatewayOptions options)
     : options_(std::move(options)),
       clock_(OrSteady(options_.clock)),
       metrics_(std::make_shared<Metrics>()),
-      id_prefix_(RandomPrefix()) {}
+      id_prefix_(RandomPrefix()) {
+  SetAccess(options_.access, options_.ledger);
+}
 Gateway::~Gateway() = default;
 
 void Gateway::SetUpstream(std::shared_ptr<Upstream> upstream) {
@@ -101,14 +118,31 @@ void Gateway::BeginDrain() { draining_.store(true); }
 
 std::string Gateway::NewId() { return fmt::format("{}{:06x}", id_prefix_, next_id_.fetch_add(1)); }
 
-bool Gateway::Allowed(const net::HttpRequest& request) const {
-  if (!options_.keys) return true;
+void Gateway::SetAccess(std::shared_ptr<const Access> access, std::shared_ptr<QuotaLedger> ledger) {
+  std::lock_guard lock(mutex_);
+  ledger_.swap(ledger);
+  access_ = access != nullptr ? std::move(access) : std::make_shared<const Access>();
+}
+
+Status Gateway::Authenticate(Call& call) const {
+  {
+    std::lock_guard lock(mutex_);
+    call.access = access_;
+    call.ledger = ledger_;
+  }
+  if (call.access->open()) return {};
   constexpr std::string_view kScheme = "Bearer ";
-  const std::string* header = request.Header("Authorization");
-  if (header == nullptr || header->size() < kScheme.size()) return false;
-  const std::string_view value(*header);
-  return net::EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme) &&
-         options_.keys->Accepts(value.substr(kScheme.size()));
+  const std::string* header = call.request.Header("Authorization");
+  if (header != nullptr && header->size() > kScheme.size()) {
+    const std::string_view value(*header);
+    if (net::EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme)) {
+      call.key = call.access->Find(value.substr(kScheme.size()));
+    }
+  }
+  if (call.key != nullptr) return {};
+  return tl::unexpected(Error{ErrorKind::kInvalidArgument,
+                              "this server needs a key it knows: send 'Authorization: Bearer KEY'",
+                              "", api::kInvalidApiKey});
 }
 
 Result<std::shared_ptr<Upstream>> Gateway::Working() const {
@@ -127,9 +161,12 @@ Result<std::shared_ptr<Upstream>> Gateway::Working() const {
 }
 
 void Gateway::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) {
-  Call call{std::move(request), std::move(writer), "", "other"};
+  Call call{std::move(request), std::move(writer), {}, nullptr, nullptr, nullptr};
   const std::string* given = call.request.Header("X-Request-Id");
-  call.id = given != nullptr && IsPlainId(*given) ? *given : NewId();
+  call.record.id = given != nullptr && IsPlainId(*given) ? *given : NewId();
+  call.record.peer = call.request.peer;
+  call.record.method = call.request.method;
+  call.record.path = "other";
   const Route* route = FindRoute(call.request.path());
   if (route == nullptr) {
     Answer(call, {ErrorKind::kNotFound,
@@ -137,35 +174,42 @@ void Gateway::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWrit
                   "", ""});
     return;
   }
-  call.endpoint = route->path;
+  call.record.path = route->path;
   const bool head = call.request.method == "HEAD" && route->method == "GET";
   if (call.request.method != route->method && !head) {
     const std::string message = fmt::format("{} takes {} only", route->path, route->method);
-    metrics_->CountRequest(call.endpoint, 405, clock_->Now() - call.request.received);
+    Finish(call, 405);
     call.writer->Send(405,
                       {{"Content-Type", "application/json"}, {"Allow", std::string(route->method)}},
                       api::ErrorBody(405, message));
     return;
   }
-  if (route->needs_key && !Allowed(call.request)) {
-    Answer(call, {ErrorKind::kInvalidArgument,
-                  "this server needs a key it knows: send 'Authorization: Bearer KEY'", "",
-                  api::kInvalidApiKey});
-    return;
+  if (route->needs_key) {
+    if (const Status known = Authenticate(call); !known) return Answer(call, known.error());
   }
   (this->*route->handler)(std::move(call));
 }
 
+void Gateway::Finish(const Call& call, int status, const std::string& error) {
+  const Nanos duration = clock_->Now() - call.request.received;
+  metrics_->CountRequest(call.record.path, status, duration);
+  if (options_.access_log == nullptr) return;
+  AccessRecord record = call.record;
+  record.status = status;
+  record.duration = duration;
+  record.error = error;
+  options_.access_log->Write(record, std::chrono::system_clock::now());
+}
+
 void Gateway::Answer(const Call& call, int status, std::string body, const char* content_type) {
-  metrics_->CountRequest(call.endpoint, status, clock_->Now() - call.request.received);
-  call.writer->Send(status, {{"Content-Type", content_type}, {"X-Request-Id", call.id}},
+  Finish(call, status);
+  call.writer->Send(status, {{"Content-Type", content_type}, {"X-Request-Id", call.record.id}},
                     std::move(body));
 }
 
-void Gateway::Answer(const Call& call, const Error& error) {
-  metrics_->CountRequest(call.endpoint, api::HttpStatus(error),
-                         clock_->Now() - call.request.received);
-  SendError(*call.writer, error, call.id);
+void Gateway::Answer(const Call& call, const Error& error, Nanos retry_after) {
+  Finish(call, api::HttpStatus(error), error.code.empty() ? ToString(error.kind) : error.code);
+  SendError(*call.writer, error, call.record.id, retry_after);
 }
 
 void Gateway::Chat(Call call) {
@@ -180,22 +224,56 @@ void Gateway::Completion(Call call) {
   StartChat(std::move(call), std::move(*request), false);
 }
 
+// A key of the batch tier stays there; others say per request, by header or `service_tier`.
+api::Tier Gateway::TierOf(const Call& call, const api::ChatRequest& request) {
+  if (call.key != nullptr && call.key->batch) return api::Tier::kBatch;
+  const std::string* header = call.request.Header(kTierHeader);
+  if (header == nullptr) return request.tier;
+  return net::EqualsIgnoreCase(*header, "batch") ? api::Tier::kBatch : api::Tier::kInteractive;
+}
+
+bool Gateway::Reserve(const Call& call, const api::ChatRequest& request,
+                      QuotaLedger::Reservation& reservation) {
+  if (call.ledger == nullptr) return true;
+  const std::string& tenant = call.record.tenant;
+  const auto [prompt, answer] = EstimateTokens(request);
+  auto held = call.ledger->Reserve({tenant, request.model, call.access->LimitsOf(tenant),
+                                    call.access->PriceOf(request.model), prompt, answer});
+  if (!held) {
+    Answer(call, held.error().error, held.error().retry_after);
+    return false;
+  }
+  reservation = std::move(*held);
+  return true;
+}
+
 void Gateway::StartChat(Call call, api::ChatRequest request, bool chat) {
+  if (call.key != nullptr && !call.key->MayUse(request.model)) {
+    return Answer(call, {ErrorKind::kInvalidArgument,
+                         fmt::format("this key may not use the model '{}'", request.model), "model",
+                         api::kModelNotAllowed});
+  }
   auto upstream = Working();
   if (!upstream) return Answer(call, upstream.error());
-  request.id = call.id;
-  request.wire_body = std::move(call.request.body);
+  request.tier = TierOf(call, request);
+  call.record.tenant = call.key != nullptr ? call.key->tenant : std::string(kDefaultTenant);
+  if (call.key != nullptr) call.record.key = call.key->name;
+  call.record.model = request.model;
+  call.record.batch = request.tier == api::Tier::kBatch;
+  call.record.stream = request.stream;
   ChatContext context;
-  context.endpoint = call.endpoint;
+  if (!Reserve(call, request, context.reservation)) return;
+  request.id = call.record.id;
+  request.wire_body = std::move(call.request.body);
   context.head = {(chat ? "chatcmpl-" : "cmpl-") + NewId(), request.model,
                   static_cast<std::int64_t>(std::time(nullptr)), chat};
-  context.request_id = call.id;
+  context.record = std::move(call.record);
   context.received = call.request.received;
-  context.stream = request.stream;
   context.include_usage = request.include_usage;
   context.choices = request.n;
   context.writer = std::move(call.writer);
   context.metrics = metrics_;
+  context.log = options_.access_log;
   context.clock = clock_;
   std::make_shared<ChatExchange>(std::move(context))->Start(**upstream, std::move(request));
 }
@@ -273,7 +351,7 @@ void Gateway::Ready(Call call) {
 
 void Gateway::MetricsText(Call call) {
   // Counted first, so that a scrape sees itself.
-  metrics_->CountRequest(call.endpoint, 200, clock_->Now() - call.request.received);
+  Finish(call, 200);
   call.writer->Send(200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
                     metrics_->Text());
 }

@@ -9,12 +9,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "base/clock.h"
-#include "gateway/api_keys.h"
+#include "gateway/access.h"
+#include "gateway/access_log.h"
 #include "gateway/metrics.h"
+#include "gateway/quota.h"
 #include "gateway/upstream.h"
 #include "net/http_server.h"
 
@@ -22,8 +23,10 @@ namespace tare::gateway {
 
 struct GatewayOptions {
   std::string version;
-  std::optional<ApiKeys> keys;   // absent: open to all
-  const Clock* clock = nullptr;  // null: CLOCK_MONOTONIC
+  std::shared_ptr<const Access> access;   // null: open to all
+  const Clock* clock = nullptr;           // null: CLOCK_MONOTONIC
+  std::shared_ptr<QuotaLedger> ledger;    // null: nothing is counted or limited
+  std::shared_ptr<AccessLog> access_log;  // null: none
 };
 
 class Gateway {
@@ -32,6 +35,8 @@ class Gateway {
   ~Gateway();
 
   void SetUpstream(std::shared_ptr<Upstream> upstream);
+  // Who may ask from now on, and where it is counted; what runs is not affected.
+  void SetAccess(std::shared_ptr<const Access> access, std::shared_ptr<QuotaLedger> ledger);
   void BeginDrain();
   Metrics& metrics() { return *metrics_; }
 
@@ -53,14 +58,21 @@ class Gateway {
   void MetricsText(Call call);
   void Version(Call call);
 
+  static api::Tier TierOf(const Call& call, const api::ChatRequest& request);
   void StartChat(Call call, api::ChatRequest request, bool chat);
   // The upstream when it takes work; else why not.
   Result<std::shared_ptr<Upstream>> Working() const;
-  bool Allowed(const net::HttpRequest& request) const;
+  // Knows the request's key (left null when the service is open), or says why it may not go on.
+  Status Authenticate(Call& call) const;
   std::string NewId();
+  // Counts and logs a request that is answered.
+  void Finish(const Call& call, int status, const std::string& error = "");
+  // Holds the request's share of its tenant's quota; false when it was refused and answered.
+  bool Reserve(const Call& call, const api::ChatRequest& request,
+               QuotaLedger::Reservation& reservation);
   void Answer(const Call& call, int status, std::string body,
               const char* content_type = "application/json");
-  void Answer(const Call& call, const Error& error);
+  void Answer(const Call& call, const Error& error, Nanos retry_after = {});
 
   const GatewayOptions options_;
   const Clock* const clock_;
@@ -68,8 +80,10 @@ class Gateway {
   const std::string id_prefix_;
   std::atomic<std::uint64_t> next_id_{0};
   std::atomic<bool> draining_{false};
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards the rest
   std::shared_ptr<Upstream> upstream_;
+  std::shared_ptr<const Access> access_;
+  std::shared_ptr<QuotaLedger> ledger_;
 };
 
 }  // namespace tare::gateway

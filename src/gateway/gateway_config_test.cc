@@ -16,15 +16,39 @@ upstreams:
     url: http://127.0.0.1:9000/v1
     api_key_env: TARE_TEST_KEY
     max_concurrent: 64
+    weight: 3
     first_token_timeout: 8s
 models:
   chat:
     aliases: [gpt-4o, default]
+    balance: weighted
+    sticky: true
+    price: {input: 0.15, output: 0.6}
+    queue: {batch: {limit: 7}}
     targets:
       - upstream: vllm
         model: org/chat
         max_model_len: 8192
+        tiers: [batch]
       - upstream: local
+        weight: 2
+queue:
+  interactive: {limit: 9, timeout: 2s}
+  ageing: 1s
+  scale_out: {depth: 3, after: 10s}
+tenants:
+  search: {requests_per_minute: 600, tokens_per_minute: 100000, usd_per_month: 50}
+keys:
+  - name: web
+    tenant: search
+    models: [gpt-4o]
+    key_env: TARE_TEST_KEY
+  - name: night
+    tenant: search
+    tier: batch
+    sha256: 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b
+admin: {port: 9001, key_env: TARE_TEST_KEY}
+access_log: /var/log/tare/access.log
 retry:
   attempts: 2
   jitter: 20%
@@ -50,8 +74,29 @@ TEST(GatewayConfig, ReadsEverything) {
   EXPECT_DOUBLE_EQ(config->router.retry.jitter, 0.2);
   EXPECT_EQ(config->router.breaker.threshold, 3);
   EXPECT_TRUE(config->uses_local);
+  EXPECT_EQ(chat.balance, Balance::kWeighted);
+  EXPECT_TRUE(chat.sticky);
+  EXPECT_EQ(vllm.weight, 3);
+  EXPECT_FALSE(chat.targets.at(0).interactive);
+  EXPECT_TRUE(chat.targets.at(0).batch);
+  EXPECT_EQ(chat.targets.at(1).weight, 2);
+  EXPECT_EQ(chat.queue.interactive.limit, 9);
+  EXPECT_EQ(chat.queue.batch.limit, 7) << "a model's own limits";
+  EXPECT_EQ(chat.queue.scale_out_after, std::chrono::seconds(10));
+  const Access& access = config->access;
+  EXPECT_EQ(access.LimitsOf("search").nano_usd_per_month, 50'000'000'000);
+  EXPECT_EQ(access.PriceOf("gpt-4o").Of({1000, 100, 0}), 150'000 + 60'000);
+  ASSERT_NE(access.Find("sk-1"), nullptr);
+  EXPECT_TRUE(access.Find("sk-1")->MayUse("gpt-4o"));
+  EXPECT_FALSE(access.Find("sk-1")->MayUse("chat"));
+  ASSERT_NE(access.Find("secret"), nullptr);
+  EXPECT_TRUE(access.Find("secret")->batch);
+  EXPECT_EQ(access.Find("sk-2"), nullptr);
+  EXPECT_TRUE(config->admin.on);
+  EXPECT_EQ(config->admin.port, 9001);
+  EXPECT_EQ(config->access_log, "/var/log/tare/access.log");
 
-  AddLocal(*config, "smol", 2048, nullptr);
+  AddLocal(*config, "local", "smol", 2048, nullptr);
   EXPECT_EQ(config->router.routes.size(), 1u);
   EXPECT_EQ(config->router.routes.at(0).targets.at(1).model, "smol");
   EXPECT_EQ(config->router.routes.at(0).targets.at(1).max_model_len, 2048);
@@ -62,9 +107,48 @@ TEST(GatewayConfig, TheLocalModelHasARouteByDefault) {
       "upstreams: {a: {url: 'http://h:1'}}\nmodels: {m: {targets: [{upstream: a}]}}\n", "x");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->router.routes.at(0).targets.at(0).model, "m") << "its own name by default";
-  AddLocal(*config, "smol", 2048, nullptr);
+  AddLocal(*config, "local", "smol", 2048, nullptr);
   ASSERT_EQ(config->router.routes.size(), 2u);
   EXPECT_EQ(config->router.routes.at(1).model, "smol");
+}
+
+constexpr const char* kPlan = R"(# Routing plan
+schema: tare.routing/1
+plan: "two models"
+made_at: "2026-11-30T12:00:00Z"
+answer: pick
+tiers:
+  interactive: {upstream: "fast", because: "lowest p90"}
+  batch: {upstream: "cheap", because: "lowest cost"}
+upstreams:
+  "fast": {kind: local, model: "m.gguf", dtype: int4, threads: 2, flags: ["--max-num-seqs", "8"], measured_requests_per_s: 12.5}
+  "cheap": {kind: remote, url: "http://127.0.0.1:9000", model: "org/m", measured_requests_per_s: 2.5}
+)";
+
+TEST(GatewayConfig, ReadsARoutingPlan) {
+  auto config = ParseGatewayConfig(kPlan, "routing.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->locals.size(), 1u);
+  EXPECT_EQ(config->locals[0].upstream, "fast");
+  EXPECT_EQ(config->locals[0].model, "m.gguf");
+  EXPECT_EQ(config->locals[0].flags,
+            (std::vector<std::string>{"--dtype", "int4", "--threads", "2", "--max-num-seqs", "8"}));
+  AddLocal(*config, "fast", "fast", 2048, nullptr);
+  ASSERT_EQ(config->router.upstreams.size(), 2u);
+  EXPECT_EQ(config->router.upstreams[0].weight, 12.5);
+  const RouteConfig& plan = config->router.routes.at(0);
+  EXPECT_EQ(plan.model, "two models");
+  EXPECT_EQ(plan.aliases, std::vector<std::string>{"auto"});
+  ASSERT_EQ(plan.targets.size(), 2u);
+  EXPECT_EQ(plan.targets[0].upstream, "fast");
+  EXPECT_EQ(plan.targets[0].model, "fast");
+  EXPECT_TRUE(plan.targets[0].interactive);
+  EXPECT_FALSE(plan.targets[0].batch);
+  EXPECT_EQ(plan.targets[1].model, "org/m");
+  EXPECT_TRUE(plan.targets[1].batch);
+  EXPECT_EQ(config->router.routes.at(1).model, "fast") << "each has a route of its own";
+  EXPECT_EQ(config->router.routes.at(2).model, "cheap");
+  EXPECT_TRUE(config->warnings.empty());
 }
 
 struct Mistake {
@@ -96,7 +180,27 @@ INSTANTIATE_TEST_SUITE_P(
                 "TARE_TEST_UNSET"},
         Mistake{"upstreams: {a: {url: 'http://h', first_token_timeout: 5}}\nmodels: {m: {targets: "
                 "[{upstream: a}]}}\n",
-                "first_token_timeout"}));
+                "first_token_timeout"},
+        Mistake{"models: {m: {sticky: true, targets: [{upstream: local}]}}\n", "sticky"},
+        Mistake{"models: {m: {balance: fair, targets: [{upstream: local}]}}\n", "least_tokens"},
+        Mistake{"models: {m: {targets: [{upstream: local, weight: 0}]}}\n", "more than 0"},
+        Mistake{"models: {m: {targets: [{upstream: local, tiers: [slow]}]}}\n", "interactive"},
+        Mistake{"models: {m: {targets: [{upstream: local}]}}\nkeys: []\n", "lock everybody out"},
+        Mistake{"models: {m: {targets: [{upstream: local}]}}\nkeys: [{name: a}]\n", "sha256"},
+        Mistake{"models: {m: {targets: [{upstream: local}]}}\nkeys: [{name: a, sha256: 12}]\n",
+                "64 hex digits"},
+        Mistake{"models: {m: {targets: [{upstream: local}]}}\ntenants: {search: {}}\nkeys: [{name: "
+                "a, tenant: serch, key_file: /nonexistent}]\n",
+                "did you mean 'search'"},
+        Mistake{"models: {m: {targets: [{upstream: local}]}}\nkeys: [{name: a, key: sk-1}]\n",
+                "unknown key 'key'"},
+        Mistake{"models: {m: {targets: [{upstream: local}]}}\nadmin: {port: 1}\n",
+                "key of its own"},
+        Mistake{"schema: tare.routing/2\nplan: p\ntiers: {}\nupstreams: {}\n", "tare.routing/1"},
+        Mistake{"schema: tare.routing/1\nplan: p\ntiers: {}\nupstreams: {}\n", "routes nothing"},
+        Mistake{"schema: tare.routing/1\nplan: p\ntiers: {interactive: {upstream: b}}\n"
+                "upstreams: {a: {kind: unknown}}\n",
+                "say where it is served"}));
 
 }  // namespace
 }  // namespace tare::gateway

@@ -1,5 +1,6 @@
 #include "gateway/local_upstream.h"
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <mutex>
@@ -163,6 +164,7 @@ struct LocalUpstream::Impl {
   LocalUpstreamOptions options;
   std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<EngineDoor> door;
+  std::atomic<int> tokenizing{0};  // large prompts posted and not submitted yet
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
   TaskQueue large_prompts{kMaxLargePrompts};  // last: its tasks use the others
 
@@ -231,6 +233,8 @@ std::vector<ModelInfo> LocalUpstream::Models() const {
   return {{impl_->options.name, impl_->created, impl_->engine->max_model_len()}};
 }
 
+bool LocalUpstream::Idle() const { return impl_->tokenizing.load() == 0; }
+
 bool LocalUpstream::Ready() const { return !impl_->engine->Stats().draining; }
 
 Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
@@ -246,9 +250,12 @@ Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
     auto task = [impl = impl_.get(), request = std::move(request), submission,
                  sink = std::move(sink)]() mutable {
       Status status = impl->Start(request, *submission, sink);
+      impl->tokenizing.fetch_sub(1);
       if (!status) sink->OnError(std::move(status).error());
     };
+    impl_->tokenizing.fetch_add(1);
     if (!impl_->large_prompts.Post(std::move(task))) {
+      impl_->tokenizing.fetch_sub(1);
       return Fail(ErrorKind::kUnavailable, "{} large prompts wait already; retry later",
                   kMaxLargePrompts);
     }

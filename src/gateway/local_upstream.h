@@ -30,6 +30,8 @@ class LocalUpstream final : public Upstream {
   Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                          std::shared_ptr<ChatSink> sink) override;
   bool Ready() const override;
+  // No prompt waits to be tokenized.
+  bool Idle() const;
   Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,
                                         bool add_special) const override;
   Result<std::string> Detokenize(const std::string& model,

@@ -5,7 +5,9 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <iterator>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -73,6 +75,23 @@ void AppendStepSeconds(const engine::EngineStats& stats, Metrics::Families& out)
   }
 }
 
+// Sources that speak of the same thing (two models) make one family, as the format wants it.
+void JoinFamilies(Metrics::Families& families) {
+  std::map<std::string, std::size_t> first;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < families.size(); ++i) {
+    const auto [known, fresh] = first.emplace(families[i].name, kept);
+    if (fresh) {
+      if (kept != i) families[kept] = std::move(families[i]);
+      ++kept;
+      continue;
+    }
+    auto& metrics = families[known->second].metric;
+    std::move(families[i].metric.begin(), families[i].metric.end(), std::back_inserter(metrics));
+  }
+  families.resize(kept);
+}
+
 }  // namespace
 
 struct Metrics::Impl {
@@ -111,6 +130,12 @@ struct Metrics::Impl {
   prometheus::Counter& cached_tokens = tokens.Add({{"kind", "cached"}});
   prometheus::Counter& output_tokens = tokens.Add({{"kind", "output"}});
 
+  prometheus::Family<prometheus::Counter>& reloads =
+      prometheus::BuildCounter()
+          .Name("tare_config_reloads_total")
+          .Help("Times the configuration was read again, by outcome (applied, refused)")
+          .Register(registry);
+
   mutable std::mutex mutex;
   std::vector<Source> sources;
 };
@@ -135,6 +160,9 @@ void Metrics::AddTokens(const api::Usage& usage) {
   impl_->cached_tokens.Increment(usage.cached_tokens);
   impl_->output_tokens.Increment(usage.completion_tokens);
 }
+void Metrics::CountReload(std::string_view outcome) {
+  impl_->reloads.Add({{"outcome", std::string(outcome)}}).Increment();
+}
 void Metrics::AddSource(Source source) {
   std::lock_guard lock(impl_->mutex);
   impl_->sources.push_back(std::move(source));
@@ -146,10 +174,13 @@ std::string Metrics::Text() const {
     std::lock_guard lock(impl_->mutex);
     for (const Source& source : impl_->sources) source(families);
   }
+  JoinFamilies(families);
   return prometheus::TextSerializer().Serialize(families);
 }
 
-void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out) {
+void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out,
+                          const std::string& model) {
+  const std::size_t begin = out.size();
   Gauge(out, "tare_requests_running", "Sequences taking part in steps", stats.running);
   Gauge(out, "tare_requests_waiting", "Sequences not admitted yet, or preempted", stats.waiting);
   const double total = stats.pages_total;
@@ -196,10 +227,14 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
           {ToSeconds(startup.touch_pages), {{"stage", "touch_pages"}}},
           {ToSeconds(startup.warm_kernels), {{"stage", "warm_kernels"}}},
           {ToSeconds(startup.total), {{"stage", "total"}}}});
+  if (model.empty()) return;
+  for (std::size_t i = begin; i < out.size(); ++i) {
+    for (ClientMetric& metric : out[i].metric) metric.label.push_back({"model", model});
+  }
 }
 
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out) {
-  std::vector<Sample> attempts, retries, running, open;
+  std::vector<Sample> attempts, retries, running, open, outstanding;
   for (const UpstreamStats& upstream : upstreams) {
     const ClientMetric::Label name{"upstream", upstream.name};
     const auto outcome = [&](const char* word, std::uint64_t count) {
@@ -211,6 +246,7 @@ void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics
     retries.push_back({static_cast<double>(upstream.retries), {name}});
     running.push_back({static_cast<double>(upstream.running), {name}});
     open.push_back({upstream.breaker_open ? 1.0 : 0.0, {name}});
+    outstanding.push_back({static_cast<double>(upstream.outstanding_tokens), {name}});
   }
   Append(out, MetricType::Counter, "tare_upstream_attempts_total",
          "Attempts at upstreams that ended, by outcome", std::move(attempts));
@@ -219,6 +255,72 @@ void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics
   Append(out, MetricType::Gauge, "tare_upstream_running", "Attempts under way", std::move(running));
   Append(out, MetricType::Gauge, "tare_upstream_breaker_open",
          "1 while requests are kept away from a failing upstream", std::move(open));
+  Append(out, MetricType::Gauge, "tare_upstream_outstanding_tokens",
+         "Tokens still to be read and written for what runs, estimated", std::move(outstanding));
+}
+
+void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Families& out) {
+  std::vector<Sample> depth, turned_away, wanted;
+  for (const RouteStats& route : routes) {
+    const ClientMetric::Label model{"model", route.model};
+    depth.push_back(
+        {static_cast<double>(route.waiting_interactive), {model, {"tier", "interactive"}}});
+    depth.push_back({static_cast<double>(route.waiting_batch), {model, {"tier", "batch"}}});
+    turned_away.push_back({static_cast<double>(route.refused), {model, {"reason", "queue_full"}}});
+    turned_away.push_back({static_cast<double>(route.timed_out), {model, {"reason", "timeout"}}});
+    wanted.push_back({route.wants_more_servers ? 1.0 : 0.0, {model}});
+  }
+  Append(out, MetricType::Gauge, "tare_queue_depth",
+         "Requests waiting until an upstream has room, by model and tier", std::move(depth));
+  Append(out, MetricType::Counter, "tare_queue_turned_away_total",
+         "Requests that found the queue full or waited in vain", std::move(turned_away));
+  Append(out, MetricType::Gauge, "tare_scale_out_wanted",
+         "1 after the queue was past its threshold for its time", std::move(wanted));
+}
+
+void AppendTenantFamilies(const QuotaLedger& ledger, Metrics::Families& out) {
+  // Months are summed: counters must not go back.
+  std::map<std::pair<std::string, std::string>, store::UsageRow> sums;
+  for (const store::UsageRow& row : ledger.Usage()) {
+    store::UsageRow& sum = sums[{row.tenant, row.model}];
+    sum.requests += row.requests;
+    sum.prompt_tokens += row.prompt_tokens;
+    sum.cached_tokens += row.cached_tokens;
+    sum.output_tokens += row.output_tokens;
+    sum.nano_usd += row.nano_usd;
+  }
+  std::vector<Sample> requests, tokens, cost, refused;
+  for (const auto& [who, sum] : sums) {
+    const ClientMetric::Label tenant{"tenant", who.first};
+    const ClientMetric::Label model{"model", who.second};
+    requests.push_back({static_cast<double>(sum.requests), {tenant, model}});
+    const auto kind = [&](const char* word, std::int64_t count) {
+      tokens.push_back({static_cast<double>(count), {tenant, model, {"kind", word}}});
+    };
+    kind("prompt", sum.prompt_tokens);
+    kind("cached", sum.cached_tokens);
+    kind("output", sum.output_tokens);
+    cost.push_back({static_cast<double>(sum.nano_usd) * 1e-9, {tenant, model}});
+  }
+  for (const RefusalCount& refusal : ledger.Refusals()) {
+    refused.push_back({static_cast<double>(refusal.count),
+                       {{"tenant", refusal.tenant}, {"limit", refusal.limit}}});
+  }
+  Append(out, MetricType::Counter, "tare_tenant_requests_total", "Answers charged to a tenant",
+         std::move(requests));
+  Append(out, MetricType::Counter, "tare_tenant_tokens_total",
+         "Tokens charged to a tenant; cached ones are part of prompt", std::move(tokens));
+  Append(out, MetricType::Counter, "tare_tenant_cost_usd_total",
+         "Cost by the prices of the configuration", std::move(cost));
+  Append(out, MetricType::Counter, "tare_quota_refused_total",
+         "Requests over a limit of their tenant", std::move(refused));
+  Counter(out, "tare_quota_store_failures_total", "Writes of usage that failed",
+          ledger.store_failures());
+}
+
+void AppendLogFamilies(std::uint64_t lines_dropped, Metrics::Families& out) {
+  Counter(out, "tare_access_log_dropped_total", "Lines the access log could not write",
+          lines_dropped);
 }
 
 void AppendServerFamilies(const net::HttpServerStats& stats, Metrics::Families& out) {

@@ -12,6 +12,7 @@
 #include "api/chat.h"
 #include "base/types.h"
 #include "engine/stats.h"
+#include "gateway/quota.h"
 #include "gateway/router.h"
 #include "net/http_server.h"
 
@@ -36,6 +37,8 @@ class Metrics {
   void ObserveGap(Nanos gap);
   void ObserveWhole(Nanos since_received);
   void AddTokens(const api::Usage& usage);
+  // `outcome`: applied, refused.
+  void CountReload(std::string_view outcome);
   void AddSource(Source source);
 
   // The text format of Prometheus, version 0.0.4.
@@ -46,8 +49,14 @@ class Metrics {
   std::unique_ptr<Impl> impl_;
 };
 
-void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out);
+// `model`: a label of every metric where a process runs several; empty: none.
+void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out,
+                          const std::string& model = "");
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out);
+void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Families& out);
+// Use, cost and refusals by tenant.
+void AppendTenantFamilies(const QuotaLedger& ledger, Metrics::Families& out);
+void AppendLogFamilies(std::uint64_t lines_dropped, Metrics::Families& out);
 void AppendServerFamilies(const net::HttpServerStats& stats, Metrics::Families& out);
 
 }  // namespace tare::gateway

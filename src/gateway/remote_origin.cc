@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -299,6 +300,15 @@ class RemoteAttempt final : public Attempt {
 };
 
 }  // namespace
+
+bool Same(const RemoteOptions& a, const RemoteOptions& b) {
+  const auto facts = [](const RemoteOptions& o) {
+    return std::tie(o.name, o.url.tls, o.url.host, o.url.port, o.url.target, o.api_key,
+                    o.connect_timeout, o.first_token_timeout, o.gap_timeout, o.total_timeout,
+                    o.finish_timeout);
+  };
+  return facts(a) == facts(b);
+}
 
 RemoteOrigin::RemoteOrigin(RemoteOptions options, net::EventLoop* loop, net::HttpClient* client)
     : shared_(std::make_shared<Shared>()) {

@@ -1,10 +1,14 @@
 // Models served by several upstreams: picks one, retries, fails over, breaks circuits.
 //
-// A model's route lists targets, best first. A request goes to the first target whose breaker lets
-// it and whose limit has room. Failures before the first token reaches the client are handled by
+// A model's route lists targets; balance.h says in which order a request tries them. It goes to the
+// first whose breaker lets it and whose limit has room; when all are busy it waits in the route's
+// waiting_room.h. Failures before the first token reaches the client are handled by
 // retry_policy.h; a request whose client wants a whole answer can start over at any time, as
 // nothing has been sent. After tokens went out nothing is retried: the answer ends with an error,
 // so a truncated answer is never a success. A client that leaves cancels its attempt at once.
+//
+// Reconfigure switches to other upstreams and routes at once: what runs stays with what it began
+// with, upstreams that did not change keep their connections, breakers and counts.
 //
 // One thread of the router's own runs every decision and all remote I/O; local engines report to
 // it.
@@ -18,10 +22,12 @@
 #include <string>
 #include <vector>
 
+#include "gateway/balance.h"
 #include "gateway/circuit_breaker.h"
 #include "gateway/remote_origin.h"
 #include "gateway/retry_policy.h"
 #include "gateway/upstream.h"
+#include "gateway/waiting_room.h"
 
 namespace tare::gateway {
 
@@ -29,18 +35,24 @@ struct UpstreamConfig {
   RemoteOptions remote;             // its name is the upstream's
   std::shared_ptr<Upstream> local;  // set: a local engine instead of a server
   int max_concurrent = 256;         // requests at a time
+  double weight = 1;                // of its targets that give none; relative speed
 };
 
 struct TargetConfig {
   std::string upstream;
-  std::string model;      // the upstream's name for it
-  int max_model_len = 0;  // tokens; 0: unknown
+  std::string model;                      // the upstream's name for it
+  int max_model_len = 0;                  // tokens; 0: unknown
+  double weight = 0;                      // 0: the upstream's
+  bool interactive = true, batch = true;  // tiers it is meant for
 };
 
 struct RouteConfig {
   std::string model;  // what clients ask for
   std::vector<std::string> aliases;
   std::vector<TargetConfig> targets;  // best first
+  Balance balance = Balance::kOrdered;
+  bool sticky = false;  // weighted: a user keeps a target
+  QueueOptions queue;
 };
 
 struct RouterConfig {
@@ -59,6 +71,16 @@ struct UpstreamStats {
   std::uint64_t retries = 0;     // attempts after the first on this upstream
   int running = 0;
   bool breaker_open = false;
+  std::int64_t outstanding_tokens = 0;  // promised to what runs
+};
+
+struct RouteStats {
+  std::string model;
+  int waiting_interactive = 0;
+  int waiting_batch = 0;
+  std::uint64_t refused = 0;    // the queue was full
+  std::uint64_t timed_out = 0;  // in the queue
+  bool wants_more_servers = false;
 };
 
 class Router final : public Upstream {
@@ -66,6 +88,8 @@ class Router final : public Upstream {
   // Refuses routes that name unknown upstreams and models named twice.
   static Result<std::shared_ptr<Router>> Create(RouterConfig config);
   ~Router() override;
+  // All or nothing: on an error the old configuration stays.
+  Status Reconfigure(RouterConfig config);
 
   std::vector<ModelInfo> Models() const override;
   Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
@@ -76,6 +100,7 @@ class Router final : public Upstream {
   Result<std::string> Detokenize(const std::string& model,
                                  std::span<const TokenId> tokens) const override;
   std::vector<UpstreamStats> Stats() const;
+  std::vector<RouteStats> Routes() const;
 
   struct Impl;
 

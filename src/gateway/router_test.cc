@@ -35,6 +35,7 @@ class Collected final : public ChatSink {
     usage = done_usage;
     End();
   }
+  void OnRetryAfter(Nanos wait) override { retry_after = wait; }
   void OnError(Error failure) override {
     error = std::move(failure);
     End();
@@ -50,6 +51,7 @@ class Collected final : public ChatSink {
   api::FinishReason finish = api::FinishReason::kNone;
   api::Usage usage;
   std::optional<Error> error;
+  Nanos retry_after{};
 
  private:
   void End() {
@@ -485,6 +487,188 @@ TEST_F(RouterTest, UnknownModelsAndBrokenRoutesAreNamed) {
   EXPECT_THAT(Router::Create(config).error().message, HasSubstr("'nowhere'"));
   config.routes = {{"m", {}, {}}};
   EXPECT_THAT(Router::Create(config).error().message, HasSubstr("no targets"));
+}
+
+// Several servers behind one model, each naming itself.
+class BalanceTest : public RouterTest {
+ protected:
+  void StartMany(int count, const std::function<void(RouterConfig&)>& shape,
+                 const FakeServer::Script& script = Healthy) {
+    RouterConfig config;
+    config.retry.unit = kSecond;
+    RouteConfig& route = config.routes.emplace_back();
+    route.model = "m";
+    for (int i = 0; i < count; ++i) {
+      servers_.push_back(std::make_unique<FakeServer>(script));
+      const std::string name = "s" + std::to_string(i);
+      UpstreamConfig& upstream = config.upstreams.emplace_back();
+      upstream.remote = Remote(name.c_str(), *servers_.back());
+      route.targets.push_back({name, "m", 0});
+    }
+    shape(config);
+    config_ = config;
+    auto router = Router::Create(config);
+    ASSERT_TRUE(router) << router.error().message;
+    router_ = *router;
+  }
+  std::shared_ptr<Collected> AskAs(const std::function<void(api::ChatRequest&)>& shape) {
+    api::ChatRequest request = Request(true);
+    shape(request);
+    auto sink = std::make_shared<Collected>();
+    auto call = router_->Chat(std::move(request), sink);
+    EXPECT_TRUE(sink->Wait()) << "hangs";
+    return sink;
+  }
+  std::vector<int> Requests() const {
+    std::vector<int> counts;
+    for (const auto& server : servers_) counts.push_back(server->requests());
+    return counts;
+  }
+
+  RouterConfig config_;
+  std::vector<std::unique_ptr<FakeServer>> servers_;
+};
+
+TEST_F(BalanceTest, TheBatchTierHasItsOwnTargetAndTheOthersAsAWayOut) {
+  StartMany(2, [](RouterConfig& config) {
+    config.routes[0].targets[0].batch = false;
+    config.routes[0].targets[1].interactive = false;
+  });
+  AskAs([](api::ChatRequest& request) { request.tier = api::Tier::kBatch; });
+  EXPECT_EQ(Requests(), (std::vector<int>{0, 1}));
+  AskAs([](api::ChatRequest&) {});
+  EXPECT_EQ(Requests(), (std::vector<int>{1, 1}));
+}
+
+TEST_F(BalanceTest, AStickyUserStays) {
+  StartMany(3, [](RouterConfig& config) {
+    config.routes[0].balance = Balance::kWeighted;
+    config.routes[0].sticky = true;
+  });
+  for (int i = 0; i < 6; ++i) AskAs([](api::ChatRequest& request) { request.user = "ada"; });
+  EXPECT_THAT(Requests(), ::testing::UnorderedElementsAre(0, 0, 6));
+}
+
+TEST_F(BalanceTest, TheSamePrefixGoesToTheSameServer) {
+  StartMany(3, [](RouterConfig& config) { config.routes[0].balance = Balance::kPrefix; });
+  const std::string system(4096, 's');
+  for (int i = 0; i < 6; ++i) {
+    AskAs([&](api::ChatRequest& request) {
+      request.messages_json = "[" + system + std::to_string(i) + "]";
+    });
+  }
+  EXPECT_THAT(Requests(), ::testing::UnorderedElementsAre(0, 0, 6));
+}
+
+TEST_F(BalanceTest, OutstandingTokensSteerAndAreGivenBack) {
+  std::atomic<bool> go{false};
+  StartMany(
+      2, [](RouterConfig& config) { config.routes[0].balance = Balance::kLeastTokens; },
+      [&](net::RawConnection& c, int) {
+        while (!go.load()) std::this_thread::yield();
+        return Answer(c);
+      });
+  std::vector<std::shared_ptr<Collected>> sinks;
+  std::vector<std::unique_ptr<ChatCall>> calls;
+  const auto ask = [&](int max_tokens) {
+    api::ChatRequest request = Request(true);
+    request.max_tokens = max_tokens;
+    sinks.push_back(std::make_shared<Collected>());
+    calls.push_back(*router_->Chat(std::move(request), sinks.back()));
+    while (Requests()[0] + Requests()[1] < static_cast<int>(sinks.size())) {
+      std::this_thread::yield();
+    }
+  };
+  ask(1000);  // a long one, then three short ones beside it
+  for (int i = 0; i < 3; ++i) ask(100);
+  EXPECT_THAT(Requests(), ::testing::UnorderedElementsAre(1, 3));
+  EXPECT_GT(Stats(0).outstanding_tokens + Stats(1).outstanding_tokens, 1300);
+  go = true;
+  for (const auto& sink : sinks) EXPECT_TRUE(sink->Wait());
+  calls.clear();
+  const auto settled = [&] {
+    return Stats(0).outstanding_tokens == 0 && Stats(1).outstanding_tokens == 0;
+  };
+  const Nanos deadline = net::MonotonicNow() + std::chrono::seconds(10);
+  while (!settled() && net::MonotonicNow() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(settled());
+}
+
+TEST_F(BalanceTest, WaitsForRoomThenIsServedOrTurnedAway) {
+  std::atomic<bool> go{false};
+  StartMany(
+      1,
+      [](RouterConfig& config) {
+        config.upstreams[0].max_concurrent = 1;
+        config.routes[0].queue.interactive = {1, 100 * kSecond};
+        config.routes[0].queue.batch = {1, kSecond};
+      },
+      [&](net::RawConnection& c, int) {
+        while (!go.load()) std::this_thread::yield();
+        return Answer(c);
+      });
+  const auto ask = [&](std::shared_ptr<Collected>& sink, api::Tier tier) {
+    api::ChatRequest request = Request(true);
+    request.tier = tier;
+    sink = std::make_shared<Collected>();
+    return *router_->Chat(std::move(request), sink);
+  };
+  std::shared_ptr<Collected> running, waiting, refused, late;
+  const auto first = ask(running, api::Tier::kInteractive);
+  const auto second = ask(waiting, api::Tier::kInteractive);
+  const auto third = ask(refused, api::Tier::kInteractive);
+  const auto fourth = ask(late, api::Tier::kBatch);
+  ASSERT_TRUE(refused->Wait());
+  ASSERT_TRUE(refused->error);
+  EXPECT_EQ(refused->error->code, api::kOverloaded);
+  EXPECT_EQ(api::HttpStatus(*refused->error), 503);
+  EXPECT_GT(refused->retry_after, Nanos{});
+  ASSERT_TRUE(late->Wait());
+  EXPECT_THAT(late->error->message, HasSubstr("time a request may wait"));
+  EXPECT_EQ(router_->Routes().at(0).waiting_interactive, 1);
+  EXPECT_EQ(router_->Routes().at(0).refused, 1u);
+  EXPECT_EQ(router_->Routes().at(0).timed_out, 1u);
+  go = true;
+  ASSERT_TRUE(waiting->Wait());
+  EXPECT_TRUE(Complete(*waiting));
+  EXPECT_TRUE(running->Wait());
+  EXPECT_EQ(router_->Routes().at(0).waiting_interactive, 0);
+}
+
+TEST_F(BalanceTest, ANewConfigurationTakesOverWhileAnswersGoOn) {
+  std::atomic<bool> go{false};
+  StartMany(
+      2, [](RouterConfig& config) { config.routes[0].targets.pop_back(); },
+      [&](net::RawConnection& c, int) {
+        Head(c);
+        Tokens(c, 0, 1);
+        while (!go.load()) std::this_thread::yield();
+        Tokens(c, 1, kAnswerTokens);
+        Finish(c);
+        Usage(c);
+        return End(c);
+      });
+  auto old = std::make_shared<Collected>();
+  auto call = router_->Chat(Request(true), old);
+  while (servers_[0]->requests() == 0) std::this_thread::yield();
+  RouterConfig broken = config_;
+  broken.routes[0].targets[0].upstream = "nowhere";
+  EXPECT_FALSE(router_->Reconfigure(broken));
+  EXPECT_EQ(router_->Models().at(0).id, "m") << "a broken one changes nothing";
+  RouterConfig next = config_;
+  next.routes[0].model = "n";
+  next.routes[0].targets[0].upstream = "s1";
+  next.upstreams.erase(next.upstreams.begin());
+  ASSERT_TRUE(router_->Reconfigure(next));
+  EXPECT_FALSE(router_->Chat(Request(true), std::make_shared<Collected>()));
+  go = true;
+  ASSERT_TRUE(old->Wait());
+  EXPECT_TRUE(Complete(*old)) << "what runs stays with what it began with";
+  auto sink = std::make_shared<Collected>();
+  auto again = router_->Chat(Request(true, "n"), sink);
+  ASSERT_TRUE(sink->Wait());
+  EXPECT_TRUE(Complete(*sink));
+  EXPECT_EQ(servers_[1]->requests(), 1);
 }
 
 TEST(CircuitBreaker, OpensProbesAndCloses) {

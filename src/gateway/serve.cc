@@ -1,21 +1,25 @@
 #include "gateway/serve.h"
 
-#include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
+#include <deque>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "api/wire_error.h"
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/log.h"
 #include "base/units.h"
+#include "gateway/admin.h"
 #include "gateway/gateway.h"
-#include "gateway/gateway_config.h"
-#include "gateway/local_upstream.h"
+#include "gateway/local_models.h"
+#include "gateway/service_config.h"
 #include "gateway/signals.h"
 #include "net/http_server.h"
 
@@ -25,6 +29,8 @@ namespace {
 
 // After the drain's deadline cut-off answers still need to reach their clients.
 constexpr Nanos kFlushTime = std::chrono::seconds(2);
+// How often the configuration file is looked at, and former models.
+constexpr Nanos kTick = std::chrono::seconds(1);
 
 template <typename... Args>
 void Print(std::FILE* log, fmt::format_string<Args...> format, Args&&... args) {
@@ -33,198 +39,333 @@ void Print(std::FILE* log, fmt::format_string<Args...> format, Args&&... args) {
   std::fflush(log);
 }
 
-std::string BaseUrl(const ServeOptions& options, std::uint16_t port) {
-  std::string host = options.host;
+std::string BaseUrl(std::string host, std::uint16_t port) {
   if (host == "0.0.0.0" || host == "::") host = "127.0.0.1";
   if (host.find(':') != std::string::npos) host = "[" + host + "]";
   return fmt::format("http://{}:{}", host, port);
 }
 
-// By default the file's name without its ending, or the folder's.
-std::string ServedName(const ServeOptions& options) {
-  if (!options.name.empty() || !options.model) return options.name;
-  const auto resolved = engine::ResolveModel(options.model->model);
-  if (!resolved) return options.model->model;
-  const std::filesystem::path path =
-      resolved->has_filename() ? *resolved : resolved->parent_path();  // "folder/"
-  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
-}
-
-// The model of this process. The engine goes last of all: clients of it must be gone before.
-struct Loaded {
-  std::shared_ptr<engine::Engine> engine;  // null: remote upstreams only
-  std::shared_ptr<Upstream> upstream;
-};
-
-Result<Loaded> Load(const ServeOptions& options, std::FILE* log) {
-  const Nanos begin = SteadyClock().Now();
-  TARE_TRY(engine::LocalModel model, engine::LoadLocalModel(*options.model));
-  Loaded loaded;
-  loaded.engine = std::move(model.engine);
-  const bool endless = options.model->engine.context_policy == engine::ContextPolicy::kRing;
-  loaded.upstream = std::make_shared<LocalUpstream>(
-      LocalUpstreamOptions{ServedName(options), endless}, loaded.engine);
-
-  const engine::EngineStats stats = loaded.engine->Stats();
-  const engine::StartupTimes& startup = stats.startup;
-  const model::ModelConfig& config = loaded.engine->config();
-  Print(log, "model     {} ({}, {:.1f} M parameters) as '{}'", model.name, config.family,
-        static_cast<double>(config.parameters) / 1e6, ServedName(options));
-  Print(log, "weights   {} in {}", FormatBytes(model.weight_bytes), kernels::ToString(model.dtype));
-  Print(log, "kv cache  up to {} in {} pages; context {} tokens, up to {} sequences a step",
-        FormatBytes(model.kv_memory_bytes), stats.pages_total, loaded.engine->max_model_len(),
-        options.model->engine.max_num_seqs);
-  Print(log, "threads   {} for kernels, {} for connections", model.threads, options.io_threads);
-  Print(log, "start-up  {}: map {}, weights {}, text {}, kv {}, warm-up {}",
-        FormatDuration(SteadyClock().Now() - begin), FormatDuration(startup.map_weights),
-        FormatDuration(startup.load_weights), FormatDuration(startup.load_text),
-        FormatDuration(startup.touch_pages), FormatDuration(startup.warm_kernels));
-  return loaded;
-}
-
-Result<std::unique_ptr<net::HttpServer>> Listen(const ServeOptions& options, Gateway& gateway) {
+net::HttpServerOptions ServerOptions(const std::string& host, std::uint16_t port, int threads) {
   net::HttpServerOptions server;
-  server.host = options.host;
-  server.port = options.port;
-  server.threads = options.io_threads;
+  server.host = host;
+  server.port = port;
+  server.threads = threads;
   server.error_content_type = "application/json";
   server.error_body = [](int status, const std::string& message) {
     return api::ErrorBody(status, message);
   };
-  return net::HttpServer::Start(
-      server, [&gateway](net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) {
-        gateway.Handle(std::move(request), std::move(writer));
-      });
+  return server;
 }
 
-void PrintExample(const ServeOptions& options, const std::string& model, const std::string& url,
-                  std::FILE* log) {
-  const char* key = options.api_key_file.empty() ? "" : "-H 'Authorization: Bearer KEY' ";
-  Print(log,
-        "try       curl {}/v1/chat/completions {}-H 'Content-Type: application/json' -d "
-        "'{{\"model\":\"{}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'",
-        url, key, model);
-  Print(log, "listening {}", url);
-}
+// Notices that a file was replaced or edited, once it has stopped changing.
+class FileWatch {
+ public:
+  explicit FileWatch(std::filesystem::path path) : path_(std::move(path)), seen_(Look()) {}
+  bool Changed() {
+    if (path_.empty()) return false;
+    const Stamp now = Look();
+    const bool settled = now == previous_ && now.size != 0;
+    previous_ = now;
+    if (!settled || now == seen_) return false;
+    seen_ = now;
+    return true;
+  }
+  // A reload for another reason has read what is there now.
+  void Read() { seen_ = Look(); }
 
-// Lets running answers end, new ones be refused; at the deadline cuts what is left, with an error
-// the clients see. A second signal cuts at once.
-void Drain(const ServeOptions& options, Gateway& gateway, net::HttpServer& server,
-           engine::Engine* engine, SignalWaiter& signals, std::FILE* log) {
-  Print(log, "draining  running answers have {} to end; a second signal ends at once",
-        FormatDuration(options.drain_timeout));
-  gateway.BeginDrain();
-  std::thread impatient([&] {
-    if (signals.Wait() != 0) std::_Exit(130);
-  });
-  auto connections = std::async(std::launch::async,
-                                [&] { return server.Drain(options.drain_timeout + kFlushTime); });
-  const bool whole =
-      engine == nullptr || engine->Drain(SteadyClock().Now() + options.drain_timeout);
-  const bool closed = connections.get();
-  signals.Wake();
-  impatient.join();
-  Print(
-      log, "stopped   {}",
-      whole && closed ? "every answer was finished" : "answers were cut off at the drain timeout");
-}
+ private:
+  struct Stamp {
+    std::filesystem::file_time_type time{};
+    std::uintmax_t size = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  Stamp Look() const {
+    std::error_code error;
+    Stamp stamp;
+    stamp.time = std::filesystem::last_write_time(path_, error);
+    if (!error) stamp.size = std::filesystem::file_size(path_, error);
+    return error ? Stamp{} : stamp;
+  }
+  const std::filesystem::path path_;
+  Stamp seen_, previous_;
+};
 
-// What requests go to: the engine alone, or a router over it and the configured servers.
-Result<std::shared_ptr<Upstream>> Assemble(std::optional<GatewayConfig> config,
-                                           const ServeOptions& options, const Loaded& loaded,
-                                           Gateway& gateway) {
-  if (!config) return loaded.upstream;
-  if (loaded.engine != nullptr) {
-    AddLocal(*config, ServedName(options), loaded.engine->max_model_len(), loaded.upstream);
-  }
-  TARE_TRY(std::shared_ptr<Router> router, Router::Create(std::move(config->router)));
-  gateway.metrics().AddSource(
-      [router](Metrics::Families& out) { AppendUpstreamFamilies(router->Stats(), out); });
-  return router;
-}
+// The running service. Everything but the hooks of other threads belongs to the thread of Run.
+class Service {
+ public:
+  Service(const ServeOptions& options, SignalWaiter& signals, std::FILE* log)
+      : options_(options), signals_(signals), log_(log), models_(log), watch_(options.config) {}
 
-Result<std::optional<GatewayConfig>> ReadConfig(const ServeOptions& options) {
-  if (options.config.empty()) {
-    return std::optional<GatewayConfig>();
+  Status Run() {
+    TARE_TRY(ServicePlan plan, ReadPlan(options_));
+    if (plan.config) admin_ = plan.config->admin;
+    TARE_RETURN_IF_ERROR(Bind(plan));
+    TARE_TRY(const bool loaded, LoadModels(plan));
+    if (!loaded) {
+      Print(log_, "stopped   while loading; nothing was running");
+      std::_Exit(EXIT_SUCCESS);  // the loader cannot be interrupted and holds nothing to lose
+    }
+    TARE_RETURN_IF_ERROR(Apply(std::move(plan)));
+    TARE_RETURN_IF_ERROR(StartAdmin());
+    PrintExample();
+    Watch();
+    Drain();
+    admin_server_.reset();
+    server_.reset();
+    return {};
   }
-  TARE_TRY(GatewayConfig config, LoadGatewayConfig(options.config));
-  if (config.router.routes.empty() && !options.model) {
-    return FailParam("models", "'{}' names no model: give it one under 'models'",
-                     options.config.string());
+
+ private:
+  Status Bind(const ServicePlan& plan) {
+    TARE_TRY(ledger_file_, LedgerFile(plan));
+    TARE_TRY(ledger_, OpenLedger(ledger_file_));
+    TARE_TRY(access_log_, OpenAccessLog(options_, plan));
+    access_ = plan.access;
+    gateway_.emplace(GatewayOptions{options_.version, plan.access, nullptr, ledger_, access_log_});
+    TARE_TRY(server_,
+             net::HttpServer::Start(
+                 ServerOptions(options_.host, options_.port, options_.io_threads),
+                 [this](net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) {
+                   gateway_->Handle(std::move(request), std::move(writer));
+                 }));
+    url_ = BaseUrl(options_.host, server_->port());
+    gateway_->metrics().AddSource([this](Metrics::Families& out) { AppendFamilies(out); });
+    return {};
   }
-  if (config.uses_local && !options.model) {
-    return FailParam("model",
-                     "'{}' routes to the upstream 'local', but no model is named: add MODEL.gguf",
-                     options.config.string());
+
+  // On a thread of its own, so that a signal can end it. False when one did.
+  Result<bool> LoadModels(const ServicePlan& plan) {
+    for (const LocalSpec& spec : plan.specs) {
+      Print(log_, "loading   {} ({}/ready says when it is done)", spec.served_name, url_);
+    }
+    std::optional<Result<LocalModels::Renewal>> loaded;
+    std::thread loader([&] {
+      loaded = models_.Renew(plan.specs, options_.io_threads);
+      signals_.Wake();
+    });
+    int signal = SIGHUP;
+    while (signal == SIGHUP) signal = signals_.Wait();
+    if (signal != 0) {
+      loader.detach();
+      return false;
+    }
+    loader.join();
+    if (!*loaded) return tl::unexpected(std::move(*loaded).error());
+    models_.Adopt(std::move((*loaded)->models));
+    return true;
   }
-  return std::optional<GatewayConfig>(std::move(config));
-}
+
+  // Lets a plan take over whose models are the current ones.
+  Status Apply(ServicePlan plan) {
+    const ModelSet models = models_.Current();
+    std::shared_ptr<Upstream> upstream;
+    if (plan.config) {
+      for (const auto& model : models) {
+        AddLocal(*plan.config, model->spec.upstream_name, model->spec.served_name,
+                 model->engine->max_model_len(), model->upstream);
+      }
+      if (router_ == nullptr) {
+        TARE_TRY(router_, Router::Create(std::move(plan.config->router)));
+      } else {
+        TARE_RETURN_IF_ERROR(router_->Reconfigure(std::move(plan.config->router)));
+      }
+      upstream = router_;
+      for (const std::string& warning : plan.config->warnings) LogWarn("{}", warning);
+    } else {
+      upstream = models.front()->upstream;
+    }
+    {
+      std::lock_guard lock(mutex_);
+      access_ = plan.access;
+    }
+    gateway_->SetAccess(plan.access, ledger_);
+    gateway_->SetUpstream(std::move(upstream));
+    return {};
+  }
+
+  // All or nothing: a mistake anywhere leaves what serves as it is.
+  Status Reload() {
+    const Nanos begin = SteadyClock().Now();
+    watch_.Read();
+    const auto renew = [&]() -> Result<int> {
+      TARE_TRY(ServicePlan plan, ReadPlan(options_));
+      TARE_TRY(const std::filesystem::path file, LedgerFile(plan));
+      TARE_TRY(LocalModels::Renewal renewal, models_.Renew(plan.specs, options_.io_threads));
+      if (file != ledger_file_) {
+        TARE_TRY(auto ledger, OpenLedger(file));
+        std::lock_guard lock(mutex_);
+        ledger_ = std::move(ledger);
+        ledger_file_ = file;
+      }
+      ModelSet before = models_.Current();
+      models_.Adopt(std::move(renewal.models));
+      Status applied = Apply(std::move(plan));
+      if (!applied) {
+        models_.Adopt(std::move(before));
+        return tl::unexpected(std::move(applied).error());
+      }
+      return renewal.loaded;
+    };
+    const Result<int> loaded = renew();
+    if (access_log_ != nullptr) {
+      if (const Status reopened = access_log_->Reopen(); !reopened) {
+        LogWarn("{}; lines go on to the old file", reopened.error().message);
+      }
+    }
+    gateway_->metrics().CountReload(loaded ? "applied" : "refused");
+    if (!loaded) {
+      Print(log_, "reload    refused, the old configuration goes on: {}", loaded.error().message);
+      return tl::unexpected(loaded.error());
+    }
+    Print(log_, "reloaded  in {}; {} of {} models were loaded anew",
+          FormatDuration(SteadyClock().Now() - begin), *loaded, models_.Current().size());
+    return {};
+  }
+
+  // Until a signal says to stop.
+  void Watch() {
+    while (true) {
+      const int signal = signals_.Wait(kTick);
+      models_.Reap();
+      if (signal == SIGTERM || signal == SIGINT) return;
+      std::deque<std::function<void(Status)>> waiting;
+      {
+        std::lock_guard lock(mutex_);
+        waiting.swap(reloads_);
+      }
+      if (signal != SIGHUP && waiting.empty() && !watch_.Changed()) continue;
+      const Status status = Reload();
+      for (const auto& done : waiting) done(status);
+    }
+  }
+
+  // Lets running answers end, new ones be refused; at the deadline cuts what is left, with an error
+  // the clients see. A second signal cuts at once.
+  void Drain() {
+    Print(log_, "draining  running answers have {} to end; a second signal ends at once",
+          FormatDuration(options_.drain_timeout));
+    gateway_->BeginDrain();
+    std::thread impatient([&] {
+      int signal = SIGHUP;
+      while (signal == SIGHUP) signal = signals_.Wait();
+      if (signal != 0) std::_Exit(130);
+    });
+    auto connections = std::async(
+        std::launch::async, [&] { return server_->Drain(options_.drain_timeout + kFlushTime); });
+    const bool whole = models_.Drain(SteadyClock().Now() + options_.drain_timeout);
+    const bool closed = connections.get();
+    signals_.Wake();
+    impatient.join();
+    Print(log_, "stopped   {}",
+          whole && closed ? "every answer was finished"
+                          : "answers were cut off at the drain timeout");
+  }
+
+  Status StartAdmin() {
+    if (!admin_.on) return {};
+    AdminHooks hooks;
+    hooks.access = [this] {
+      std::lock_guard lock(mutex_);
+      return access_;
+    };
+    hooks.ledger = [this] { return Ledger(); };
+    hooks.upstreams = [router = router_] { return router->Stats(); };
+    hooks.routes = [router = router_] { return router->Routes(); };
+    hooks.reload = [this](std::function<void(Status)> done) {
+      {
+        std::lock_guard lock(mutex_);
+        reloads_.push_back(std::move(done));
+      }
+      signals_.Wake();
+    };
+    auto admin = std::make_shared<const Admin>(admin_.key, std::move(hooks));
+    TARE_TRY(admin_server_,
+             net::HttpServer::Start(
+                 ServerOptions(admin_.host, admin_.port, 1),
+                 [admin](net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) {
+                   admin->Handle(std::move(request), std::move(writer));
+                 }));
+    Print(log_, "admin     {}", BaseUrl(admin_.host, admin_server_->port()));
+    return {};
+  }
+
+  void AppendFamilies(Metrics::Families& out) {
+    AppendServerFamilies(server_->stats(), out);
+    AppendTenantFamilies(*Ledger(), out);
+    AppendLogFamilies(access_log_ != nullptr ? access_log_->dropped() : 0, out);
+    const ModelSet models = models_.Current();
+    for (const auto& model : models) {
+      AppendEngineFamilies(model->engine->Stats(), out,
+                           models.size() > 1 ? model->spec.served_name : "");
+    }
+    if (!serving_.load()) return;
+    if (router_ != nullptr) {
+      AppendUpstreamFamilies(router_->Stats(), out);
+      AppendRouteFamilies(router_->Routes(), out);
+    }
+  }
+
+  std::shared_ptr<QuotaLedger> Ledger() {
+    std::lock_guard lock(mutex_);
+    return ledger_;
+  }
+
+  void PrintExample() {
+    serving_.store(true);
+    const std::string model = router_ != nullptr ? router_->Models().front().id
+                                                 : models_.Current().front()->spec.served_name;
+    const char* key = access_->open() ? "" : "-H 'Authorization: Bearer KEY' ";
+    Print(log_,
+          "try       curl {}/v1/chat/completions {}-H 'Content-Type: application/json' -d "
+          "'{{\"model\":\"{}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'",
+          url_, key, model);
+    Print(log_, "listening {}", url_);
+  }
+
+  const ServeOptions& options_;
+  SignalWaiter& signals_;
+  std::FILE* const log_;
+  std::string url_;
+  AdminConfig admin_;  // of the first configuration: its port and key stay
+  std::filesystem::path ledger_file_;
+  std::shared_ptr<AccessLog> access_log_;
+
+  std::mutex mutex_;  // guards ledger_, access_, reloads_
+  std::shared_ptr<QuotaLedger> ledger_;
+  std::shared_ptr<const Access> access_;
+  std::deque<std::function<void(Status)>> reloads_;
+
+  // Order of destruction: servers (no more requests), gateway, router, models.
+  LocalModels models_;
+  FileWatch watch_;
+  std::atomic<bool> serving_{false};  // router_ may be read by metrics
+  std::shared_ptr<Router> router_;
+  std::optional<Gateway> gateway_;
+  std::unique_ptr<net::HttpServer> server_;
+  std::unique_ptr<net::HttpServer> admin_server_;
+};
 
 }  // namespace
 
 Status CheckConfig(const ServeOptions& options, std::FILE* log) {
-  TARE_TRY(const auto config, ReadConfig(options));
-  if (!options.api_key_file.empty()) TARE_RETURN_IF_ERROR(ApiKeys::Load(options.api_key_file));
-  if (!config) {
+  TARE_TRY(const ServicePlan plan, ReadPlan(options));
+  if (!plan.config) {
     Print(log, "no configuration file; '{}' is served alone", ServedName(options));
     return {};
   }
-  for (const RouteConfig& route : config->router.routes) {
-    std::string targets;
-    for (const TargetConfig& target : route.targets) {
-      targets += fmt::format("{}{}", targets.empty() ? "" : ", then ", target.upstream);
-    }
-    Print(log, "model '{}': {}", route.model, targets);
-  }
+  for (const RouteConfig& route : plan.config->router.routes) Print(log, "{}", Describe(route));
+  Print(log, "keys: {}; tenants: {}",
+        plan.access->open() ? "none, open to all who can connect"
+                            : std::to_string(plan.access->keys.size()),
+        plan.access->tenants.size());
+  for (const std::string& warning : plan.config->warnings) Print(log, "warning: {}", warning);
   Print(log, "'{}' is valid", options.config.string());
   return {};
 }
 
 Status Serve(const ServeOptions& options, std::FILE* log) {
   TARE_TRY(SignalWaiter signals, SignalWaiter::Create());
-  TARE_TRY(std::optional<GatewayConfig> config, ReadConfig(options));
-  GatewayOptions gateway_options;
-  gateway_options.version = options.version;
-  if (!options.api_key_file.empty()) {
-    TARE_TRY(gateway_options.keys, ApiKeys::Load(options.api_key_file));
-  }
-  // Order of destruction: server (no more requests), gateway, model.
-  std::optional<Result<Loaded>> loaded;
-  Gateway gateway(std::move(gateway_options));
-  TARE_TRY(auto server, Listen(options, gateway));
-  const std::string url = BaseUrl(options, server->port());
-  gateway.metrics().AddSource(
-      [&server](Metrics::Families& out) { AppendServerFamilies(server->stats(), out); });
-  std::thread loader([&] {
-    if (!options.model) {
-      loaded = Loaded{};
-    } else {
-      Print(log, "loading   {} ({}/ready says when it is done)", ServedName(options), url);
-      loaded = Load(options, log);
-    }
-    signals.Wake();
-  });
-  if (signals.Wait() != 0) {
-    Print(log, "stopped   while loading; nothing was running");
-    std::_Exit(EXIT_SUCCESS);  // the loader cannot be interrupted and holds nothing to lose
-  }
-  loader.join();
-  if (!*loaded) return tl::unexpected(std::move(*loaded).error());
-  Loaded& model = **loaded;
-  if (model.engine != nullptr) {
-    gateway.metrics().AddSource([engine = model.engine](Metrics::Families& out) {
-      AppendEngineFamilies(engine->Stats(), out);
-    });
-  }
-  TARE_TRY(const auto upstream, Assemble(std::move(config), options, model, gateway));
-  gateway.SetUpstream(upstream);
-  const std::vector<ModelInfo> models = upstream->Models();
-  PrintExample(options, models.front().id, url, log);
-
-  signals.Wait();
-  Drain(options, gateway, *server, model.engine.get(), signals, log);
-  server.reset();
-  return {};
+  return Service(options, signals, log).Run();
 }
 
 }  // namespace tare::gateway

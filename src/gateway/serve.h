@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "base/types.h"
 #include "engine/local_model.h"
+#include "gateway/gateway_config.h"
 
 namespace tare::gateway {
 
@@ -20,11 +22,14 @@ struct ServeOptions {
   // The engine to run here; absent: remote upstreams only, by `config`.
   std::optional<engine::LocalModelOptions> model;
   std::filesystem::path config;  // tare.yaml; empty: the model alone
-  std::string name;              // what clients call the model; empty: by the model's file
+  // Reads the flags of a model the configuration names.
+  std::function<Result<engine::LocalModelOptions>(const LocalModelConfig&)> local_options;
+  std::string name;  // what clients call the model; empty: by the model's file
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;
   int io_threads = 1;
   std::filesystem::path api_key_file;  // empty: open to all
+  std::string access_log;              // a path or "-"; empty: as the configuration says
   Nanos drain_timeout = std::chrono::seconds(30);
   std::string version;
 };

@@ -6,19 +6,29 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
 namespace tare::gateway {
 
+namespace {
+
+// What poll can count in milliseconds is less than Nanos; longer is for ever.
+constexpr Nanos kLongest = std::chrono::hours(24);
+
+}  // namespace
+
 Result<SignalWaiter> SignalWaiter::Create() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   const int signals = signalfd(-1, &set, SFD_CLOEXEC);
   const int wakes = eventfd(0, EFD_CLOEXEC);
@@ -36,10 +46,17 @@ SignalWaiter::~SignalWaiter() {
   if (wakes_ >= 0) ::close(wakes_);
 }
 
-int SignalWaiter::Wait() {
+int SignalWaiter::Wait(Nanos patience) {
+  const auto deadline = std::chrono::steady_clock::now() + std::min<Nanos>(patience, kLongest);
   while (true) {
     std::array<pollfd, 2> watched = {{{signals_, POLLIN, 0}, {wakes_, POLLIN, 0}}};
-    if (::poll(watched.data(), watched.size(), -1) < 0) continue;  // EINTR
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const int timeout =
+        patience > kLongest ? -1 : static_cast<int>(std::max<std::int64_t>(0, left.count()));
+    const int ready = ::poll(watched.data(), watched.size(), timeout);
+    if (ready == 0) return kNothing;
+    if (ready < 0) continue;  // EINTR
     if ((watched[0].revents & POLLIN) != 0) {
       signalfd_siginfo info{};
       if (::read(signals_, &info, sizeof info) == sizeof info)

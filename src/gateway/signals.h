@@ -1,10 +1,11 @@
-// SIGTERM and SIGINT as events of one thread instead of handlers.
+// SIGTERM, SIGINT and SIGHUP as events of one thread instead of handlers.
 //
 // Create before any other thread starts: the signals are blocked in the creating thread and those
 // made after it. One at a time.
 #pragma once
 
 #include "base/result.h"
+#include "base/types.h"
 
 namespace tare::gateway {
 
@@ -15,8 +16,9 @@ class SignalWaiter {
   SignalWaiter& operator=(SignalWaiter&&) = delete;
   ~SignalWaiter();
 
-  // Blocks until a signal comes (its number) or Wake was called (0).
-  int Wait();
+  static constexpr int kNothing = -1;
+  // Blocks until a signal comes (its number), Wake was called (0) or `patience` is over (kNothing).
+  int Wait(Nanos patience = Nanos::max());
   // From any thread: ends the Wait under way or the next one.
   void Wake();
 

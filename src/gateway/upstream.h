@@ -21,6 +21,8 @@ class ChatSink {
   virtual void OnRoute(const std::string& /*model*/) {}
   virtual void OnChunk(api::ChatChunk chunk) = 0;
   virtual void OnDone(const api::Usage& usage) = 0;
+  // When it makes sense to come back; before an OnError that means "busy".
+  virtual void OnRetryAfter(Nanos /*wait*/) {}
   virtual void OnError(Error error) = 0;
 };
 

@@ -1,0 +1,115 @@
+#include "gateway/proxy_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "net/http_client.h"
+
+extern char** environ;
+
+namespace tare::bench {
+
+namespace {
+
+constexpr int kReadyTries = 500;
+
+double CpuOf(pid_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/stat", pid));
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::size_t end = text.rfind(')');
+  if (end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(end + 2));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;  // state ... cmajflt
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+double RssOf(pid_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/statm", pid));
+  double total = 0, resident = 0;
+  in >> total >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProxyProcess>> ProxyProcess::Start(const std::vector<std::string>& command,
+                                                          const std::string& ready_url,
+                                                          const std::string& log_file) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log_file.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  pid_t pid = 0;
+  const int code = ::posix_spawnp(&pid, words[0], &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (code != 0) return Fail(ErrorKind::kIo, "cannot start '{}'", command[0]);
+  std::unique_ptr<ProxyProcess> process(new ProxyProcess(pid));
+  TARE_TRY(const net::Url url, net::ParseUrl(ready_url));
+  for (int i = 0; i < kReadyTries; ++i) {
+    net::ClientRequest request;
+    request.url = url;
+    const auto answer = net::FetchBlocking(std::move(request));
+    if (answer && answer->head.status == 200) return process;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return Fail(ErrorKind::kUnavailable, "'{}' did not become ready; see '{}'", command[0], log_file);
+}
+
+ProxyProcess::~ProxyProcess() {
+  ::kill(pid_, SIGTERM);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+std::vector<pid_t> ProxyProcess::Processes() const {
+  std::vector<pid_t> all = {pid_};
+  std::ifstream in(fmt::format("/proc/{0}/task/{0}/children", pid_));
+  for (pid_t child = 0; in >> child;) all.push_back(child);
+  return all;
+}
+
+double ProxyProcess::CpuSeconds() const {
+  double sum = 0;
+  for (const pid_t pid : Processes()) sum += CpuOf(pid);
+  return sum;
+}
+
+double ProxyProcess::RssMiB() const {
+  double sum = 0;
+  for (const pid_t pid : Processes()) sum += RssOf(pid);
+  return sum;
+}
+
+int FreePort() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  int port = 0;
+  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    port = ntohs(address.sin_port);
+  }
+  ::close(fd);
+  return port;
+}
+
+}  // namespace tare::bench

@@ -1,0 +1,35 @@
+// A proxy under test, run as a process of its own, and what it takes: CPU time and memory.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tare::bench {
+
+class ProxyProcess {
+ public:
+  // Waits until `ready_url` answers 200. Output goes to `log_file`.
+  static Result<std::unique_ptr<ProxyProcess>> Start(const std::vector<std::string>& command,
+                                                     const std::string& ready_url,
+                                                     const std::string& log_file);
+  ~ProxyProcess();  // SIGTERM, then waits
+
+  // User and system time of the process and its children that live, seconds.
+  double CpuSeconds() const;
+  double RssMiB() const;
+
+ private:
+  explicit ProxyProcess(pid_t pid) : pid_(pid) {}
+  std::vector<pid_t> Processes() const;
+  pid_t pid_;
+};
+
+// A port that was free a moment ago.
+int FreePort();
+
+}  // namespace tare::bench

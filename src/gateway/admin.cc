@@ -1,0 +1,135 @@
+#include "gateway/admin.h"
+
+#include <openssl/crypto.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/wire_error.h"
+
+namespace tare::gateway {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double kUsd = 1e-9;  // of a nano-USD
+
+void Send(net::ResponseWriter& writer, int status, std::string body) {
+  writer.Send(status, {{"Content-Type", "application/json"}}, std::move(body));
+}
+
+void Send(net::ResponseWriter& writer, const Error& error, int status) {
+  Send(writer, status, api::ErrorBody(status, error.message));
+}
+
+json OrNull(const std::optional<std::int64_t>& value) { return value ? json(*value) : json(); }
+
+std::string Dump(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Admin::Admin(KeyHash key, AdminHooks hooks) : key_(key), hooks_(std::move(hooks)) {}
+
+bool Admin::Allowed(const net::HttpRequest& request) const {
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string* header = request.Header("Authorization");
+  if (header == nullptr || header->size() <= kScheme.size()) return false;
+  const std::string_view value(*header);
+  if (!net::EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme)) return false;
+  const KeyHash given = HashKey(value.substr(kScheme.size()));
+  return CRYPTO_memcmp(given.data(), key_.data(), key_.size()) == 0;
+}
+
+void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) const {
+  if (!Allowed(request)) {
+    Send(*writer, {ErrorKind::kInvalidArgument, "this port needs the admin key", "", ""}, 401);
+    return;
+  }
+  const std::string_view path = request.path();
+  const bool get = request.method == "GET";
+  if (path == "/admin/usage" && get) {
+    const std::size_t at = request.target.find('?');
+    Send(*writer, 200, Usage(at == std::string::npos ? "" : request.target.substr(at + 1)));
+  } else if (path == "/admin/upstreams" && get) {
+    Send(*writer, 200, Upstreams());
+  } else if (path == "/admin/reload" && request.method == "POST") {
+    hooks_.reload([writer](Status status) {
+      if (status) {
+        Send(*writer, 200, R"({"reloaded":true})");
+      } else {
+        Send(*writer, status.error(), 422);
+      }
+    });
+  } else {
+    Send(*writer,
+         {ErrorKind::kNotFound,
+          "there is GET /admin/usage, GET /admin/upstreams and POST /admin/reload", "", ""},
+         404);
+  }
+}
+
+std::string Admin::Usage(std::string_view query) const {
+  constexpr std::string_view kMonth = "month=";
+  const std::string_view month =
+      query.substr(0, kMonth.size()) == kMonth ? query.substr(kMonth.size()) : "";
+  const std::shared_ptr<QuotaLedger> ledger = hooks_.ledger();
+  json usage = json::array();
+  for (const store::UsageRow& row : ledger->Usage()) {
+    const std::string name = MonthName(row.month);
+    if (!month.empty() && month != name) continue;
+    usage.push_back({{"month", name},
+                     {"tenant", row.tenant},
+                     {"model", row.model},
+                     {"requests", row.requests},
+                     {"prompt_tokens", row.prompt_tokens},
+                     {"cached_tokens", row.cached_tokens},
+                     {"output_tokens", row.output_tokens},
+                     {"cost_usd", static_cast<double>(row.nano_usd) * kUsd}});
+  }
+  const std::shared_ptr<const Access> access = hooks_.access();
+  json tenants = json::array();
+  for (const store::QuotaRow& row : ledger->Quotas()) {
+    const TenantLimits limits = access->LimitsOf(row.tenant);
+    json budget;
+    if (limits.nano_usd_per_month) budget = static_cast<double>(*limits.nano_usd_per_month) * kUsd;
+    tenants.push_back({{"tenant", row.tenant},
+                       {"minute_requests", row.minute_requests},
+                       {"requests_per_minute", OrNull(limits.requests_per_minute)},
+                       {"minute_tokens", row.minute_tokens},
+                       {"tokens_per_minute", OrNull(limits.tokens_per_minute)},
+                       {"month", MonthName(row.month)},
+                       {"month_usd", static_cast<double>(row.month_nano_usd) * kUsd},
+                       {"usd_per_month", budget}});
+  }
+  return Dump({{"usage", usage}, {"tenants", tenants}});
+}
+
+std::string Admin::Upstreams() const {
+  json upstreams = json::array();
+  for (const UpstreamStats& stats : hooks_.upstreams()) {
+    upstreams.push_back({{"name", stats.name},
+                         {"running", stats.running},
+                         {"outstanding_tokens", stats.outstanding_tokens},
+                         {"attempts", stats.attempts},
+                         {"successes", stats.successes},
+                         {"failures", stats.failures},
+                         {"rejections", stats.rejections},
+                         {"retries", stats.retries},
+                         {"breaker_open", stats.breaker_open}});
+  }
+  json models = json::array();
+  for (const RouteStats& stats : hooks_.routes()) {
+    models.push_back({{"model", stats.model},
+                      {"waiting_interactive", stats.waiting_interactive},
+                      {"waiting_batch", stats.waiting_batch},
+                      {"refused", stats.refused},
+                      {"timed_out", stats.timed_out},
+                      {"wants_more_servers", stats.wants_more_servers}});
+  }
+  return Dump({{"upstreams", upstreams}, {"models", models}});
+}
+
+}  // namespace tare::gateway

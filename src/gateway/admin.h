@@ -1,0 +1,45 @@
+// The operator's side: /admin/* on a port and with a key of its own.
+//
+//   GET  /admin/usage[?month=2026-11]   what tenants used, what it cost, and where their limits
+//   stand GET  /admin/upstreams               upstreams and queues POST /admin/reload reads the
+//   configuration again; answers when it took over
+//
+// Thread safety: Handle may be called from any thread and does not block.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gateway/access.h"
+#include "gateway/quota.h"
+#include "gateway/router.h"
+#include "net/http_server.h"
+
+namespace tare::gateway {
+
+struct AdminHooks {
+  std::function<std::shared_ptr<const Access>()> access;
+  std::function<std::shared_ptr<QuotaLedger>()> ledger;
+  std::function<std::vector<UpstreamStats>()> upstreams;
+  std::function<std::vector<RouteStats>()> routes;
+  // Starts a reload; `done` is called once, from any thread, with its outcome.
+  std::function<void(std::function<void(Status)> done)> reload;
+};
+
+class Admin {
+ public:
+  Admin(KeyHash key, AdminHooks hooks);
+  void Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) const;
+
+ private:
+  bool Allowed(const net::HttpRequest& request) const;
+  std::string Usage(std::string_view query) const;
+  std::string Upstreams() const;
+
+  const KeyHash key_;
+  const AdminHooks hooks_;
+};
+
+}  // namespace tare::gateway

@@ -1,0 +1,77 @@
+// The models of this process: loading them, and replacing them while requests go on.
+//
+// A model is known by the SHA-256 of its files and the options it was loaded with. Renew keeps what
+// did not change; what did is loaded beside the running one and must answer a real request before
+// it takes over. The old one is kept until nobody uses it any more, then freed.
+//
+// Thread safety: Load, Renew and Reap belong to one thread; Stats may be called from any.
+#pragma once
+
+#include <cstdio>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/local_model.h"
+#include "gateway/local_upstream.h"
+#include "gateway/upstream.h"
+
+namespace tare::gateway {
+
+// Where a model comes from: the command line (as upstream "local") or the configuration.
+struct LocalSpec {
+  std::string upstream_name;
+  std::string served_name;
+  engine::LocalModelOptions options;
+  std::string identity;  // of everything but the files: equal means the same options
+};
+
+struct LoadedModel {
+  LocalSpec spec;
+  std::shared_ptr<engine::Engine> engine;
+  std::shared_ptr<LocalUpstream> upstream;
+  std::shared_future<std::string> sha256;  // of its files; empty when they could not be read
+};
+using ModelSet = std::vector<std::shared_ptr<const LoadedModel>>;
+
+class LocalModels {
+ public:
+  // `log` gets the lines people read about what was loaded.
+  explicit LocalModels(std::FILE* log) : log_(log) {}
+  // Ends engines last: nothing may use the upstreams any more.
+  ~LocalModels();
+
+  struct Renewal {
+    ModelSet models;  // for each spec
+    int loaded = 0;   // of them; the others were kept
+  };
+  // Loads what is new or changed. Nothing takes over before Adopt.
+  Result<Renewal> Renew(const std::vector<LocalSpec>& specs, int io_threads);
+  // The set is what serves now; others retire.
+  void Adopt(ModelSet models);
+  // Frees retired models nobody uses.
+  void Reap();
+
+  ModelSet Current() const;
+  std::size_t retired() const { return retired_.size(); }
+  // Waits for running answers of all models, old and new. False when the time was up before.
+  bool Drain(Nanos deadline);
+
+ private:
+  Result<std::shared_ptr<const LoadedModel>> Load(const LocalSpec& spec, int io_threads);
+
+  std::FILE* const log_;
+  mutable std::mutex mutex_;  // guards current_
+  ModelSet current_;
+  ModelSet retired_;
+};
+
+// One short answer, to see that a model works before it serves.
+Status ProbeModel(Upstream& upstream, const std::string& model, Nanos patience);
+
+// SHA-256 (hex) of a file, or of a folder's files with their names.
+Result<std::string> HashModelFiles(const std::filesystem::path& path);
+
+}  // namespace tare::gateway

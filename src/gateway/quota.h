@@ -1,0 +1,99 @@
+// Counts what tenants use and holds them to their limits: exact with any number of clients.
+//
+// A call reserves what it may take before it goes to an upstream: one request, its estimated tokens
+// and their price. Reserving and checking are one step, so no two calls can share the last of a
+// budget. At the end it settles: the estimate is replaced by what was used; a call that failed
+// gives everything back. What is reserved counts as used.
+//
+// Minutes and months are those of the UTC clock. With a store, a reservation is on its way to
+// survive the process before the call goes out, and usage follows within a moment: after a crash
+// calls that were under way count with their reservations, so a budget is never exceeded.
+//
+// Thread safety: all methods may be called from any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "gateway/access.h"
+#include "store/quota_store.h"
+
+namespace tare::gateway {
+
+struct QuotaRequest {
+  std::string tenant;
+  std::string model;
+  TenantLimits limits;
+  TokenPrice price;
+  std::int64_t prompt_tokens = 0;  // estimated
+  std::int64_t answer_tokens = 0;  // the most it may have, or the usual
+};
+
+struct QuotaRefusal {
+  Error error;
+  Nanos retry_after{};  // until the window that is full ends
+};
+
+struct RefusalCount {
+  std::string tenant;
+  std::string limit;  // "requests_per_minute", ...
+  std::uint64_t count = 0;
+};
+
+class QuotaLedger {
+ public:
+  using WallClock = std::function<std::chrono::system_clock::time_point()>;
+
+  // Without a store nothing outlives the process. `now` null: the system's clock.
+  static Result<std::shared_ptr<QuotaLedger>> Create(std::unique_ptr<store::QuotaStore> store,
+                                                     WallClock now = nullptr);
+  ~QuotaLedger();
+
+  // A call's hold on its tenant's budget. Destroying it unsettled gives everything back.
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(Reservation&& other) noexcept;
+    Reservation& operator=(Reservation&& other) noexcept;
+    ~Reservation();
+    // The call ended with this use.
+    void Settle(const api::Usage& usage);
+    void Release();
+    std::int64_t prompt_estimate() const { return request_.prompt_tokens; }
+
+   private:
+    friend class QuotaLedger;
+    std::shared_ptr<QuotaLedger> ledger_;  // null: nothing is held
+    QuotaRequest request_;
+    std::int64_t minute_ = 0, month_ = 0;
+    std::int64_t tokens_ = 0, nano_usd_ = 0;
+  };
+
+  tl::expected<Reservation, QuotaRefusal> Reserve(QuotaRequest request);
+
+  // By month, tenant and model.
+  std::vector<store::UsageRow> Usage() const;
+  std::vector<store::QuotaRow> Quotas() const;
+  std::vector<RefusalCount> Refusals() const;
+  // Writes to the store that failed; what they held is tried again with the next.
+  std::uint64_t store_failures() const;
+
+  struct Impl;
+
+ private:
+  explicit QuotaLedger(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+  std::weak_ptr<QuotaLedger> self_;
+};
+
+// Year * 12 + month (from 0) of a time, UTC, and "2026-11" of that.
+std::int64_t MonthOf(std::chrono::system_clock::time_point time);
+std::string MonthName(std::int64_t month);
+
+}  // namespace tare::gateway

@@ -1,0 +1,218 @@
+#include "gateway/quota.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "api/wire_error.h"
+
+namespace tare::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::system_clock;
+using ::testing::HasSubstr;
+
+constexpr system_clock::time_point kNow =
+    std::chrono::sys_days(std::chrono::year(2026) / 11 / 30) + 23h + 59min + 30s;
+
+std::shared_ptr<QuotaLedger> Ledger(const system_clock::time_point* now,
+                                    const std::filesystem::path& file = {}) {
+  std::unique_ptr<store::QuotaStore> store;
+  if (!file.empty()) {
+    auto opened = store::QuotaStore::Open(file);
+    EXPECT_TRUE(opened) << opened.error().message;
+    store = std::make_unique<store::QuotaStore>(std::move(*opened));
+  }
+  auto ledger = QuotaLedger::Create(std::move(store), [now] { return *now; });
+  EXPECT_TRUE(ledger) << ledger.error().message;
+  return *ledger;
+}
+
+QuotaRequest Request(TenantLimits limits, std::int64_t prompt = 100, std::int64_t answer = 50) {
+  return {"t", "m", limits, {1000, 100, 2000}, prompt, answer};
+}
+
+TEST(Quota, AMinutesRequestsAreCountedByTheClocksMinute) {
+  auto now = kNow;
+  const auto ledger = Ledger(&now);
+  const TenantLimits limits{.requests_per_minute = 2};
+  auto first = ledger->Reserve(Request(limits));
+  ASSERT_TRUE(first);
+  first->Settle({1, 1, 0});
+  ASSERT_TRUE(ledger->Reserve(Request(limits))) << "given back at once, as it is dropped";
+  auto second = ledger->Reserve(Request(limits));
+  ASSERT_TRUE(second);
+  const auto third = ledger->Reserve(Request(limits));
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().error.code, api::kRateLimitExceeded);
+  EXPECT_EQ(api::HttpStatus(third.error().error), 429);
+  EXPECT_EQ(third.error().retry_after, 30s);
+  EXPECT_EQ(ledger->Refusals().at(0).limit, "requests_per_minute");
+  now += 30s;
+  EXPECT_TRUE(ledger->Reserve(Request(limits)));
+}
+
+TEST(Quota, TokensAreReservedThenReplacedByWhatWasUsed) {
+  auto now = kNow;
+  const auto ledger = Ledger(&now);
+  const TenantLimits limits{.tokens_per_minute = 300};
+  auto first = ledger->Reserve(Request(limits));
+  auto second = ledger->Reserve(Request(limits));
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(ledger->Reserve(Request(limits, 1, 0))) << "300 are reserved";
+  first->Settle({40, 10, 0});
+  EXPECT_EQ(ledger->Quotas().at(0).minute_tokens, 200);
+  EXPECT_TRUE(ledger->Reserve(Request(limits, 100, 0)));
+  second->Release();
+  EXPECT_EQ(ledger->Quotas().at(0).minute_tokens, 50);
+}
+
+TEST(Quota, MoneyIsExactAndEndsWithTheMonth) {
+  auto now = kNow;
+  const auto ledger = Ledger(&now);
+  // 100 x 1000 + 50 x 2000 nano-USD a request: room for three.
+  const TenantLimits limits{.nano_usd_per_month = 600'000};
+  for (int i = 0; i < 3; ++i) {
+    auto held = ledger->Reserve(Request(limits));
+    ASSERT_TRUE(held) << i;
+    held->Settle({100, 50, 0});
+  }
+  const auto refused = ledger->Reserve(Request(limits, 1, 0));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().error.code, api::kInsufficientQuota);
+  EXPECT_THAT(refused.error().error.message, HasSubstr("2026-11"));
+  EXPECT_EQ(refused.error().retry_after, 30s);
+  now += 30s;
+  auto held = ledger->Reserve(Request(limits));
+  ASSERT_TRUE(held);
+  held->Settle({100, 50, 100});
+  const auto usage = ledger->Usage();
+  ASSERT_EQ(usage.size(), 2u);
+  EXPECT_EQ(MonthName(usage[0].month), "2026-11");
+  EXPECT_EQ(usage[0].requests, 3);
+  EXPECT_EQ(usage[0].nano_usd, 600'000);
+  EXPECT_EQ(MonthName(usage[1].month), "2026-12");
+  EXPECT_EQ(usage[1].nano_usd, 110'000) << "cached input has its own price";
+}
+
+TEST(Quota, AnAnswerThatEndsInTheNextWindowIsSettledInItsOwn) {
+  auto now = kNow;
+  const auto ledger = Ledger(&now);
+  auto held = ledger->Reserve(Request({.tokens_per_minute = 1000}));
+  ASSERT_TRUE(held);
+  now += 1min;
+  auto next = ledger->Reserve(Request({.tokens_per_minute = 1000}));
+  held->Settle({100, 10, 0});
+  EXPECT_EQ(ledger->Quotas().at(0).minute_tokens, 150) << "only the newer call counts here";
+  EXPECT_EQ(MonthName(ledger->Usage().at(0).month), "2026-11");
+}
+
+// 64 clients against a budget for 1,000 requests: 1,000 are served, never 1,001.
+TEST(Quota, ABudgetIsExactUnderConcurrency) {
+  auto now = kNow;
+  const auto ledger = Ledger(&now);
+  const TenantLimits limits{.nano_usd_per_month = 1000 * 200'000};
+  std::atomic<int> served{0}, refused{0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 64; ++i) {
+    clients.emplace_back([&, i] {
+      for (int n = 0; n < 40; ++n) {
+        auto held = ledger->Reserve(Request(limits));
+        if (!held) {
+          ++refused;
+        } else if ((i + n) % 7 == 0) {
+          held->Release();  // the upstream failed
+        } else {
+          held->Settle({100, 50, 0});
+          ++served;
+        }
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  while (auto held = ledger->Reserve(Request(limits))) {
+    held->Settle({100, 50, 0});
+    ++served;
+  }
+  EXPECT_EQ(served, 1000);
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(ledger->Usage().at(0).requests, 1000);
+}
+
+class QuotaFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tare-ledger-XXXXXX").string();
+    dir_ = ::mkdtemp(pattern.data());
+    file_ = dir_ / "quotas.db";
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::filesystem::path dir_, file_;
+};
+
+TEST_F(QuotaFileTest, OutlivesARestart) {
+  auto now = kNow;
+  const TenantLimits limits{.requests_per_minute = 2};
+  {
+    const auto ledger = Ledger(&now, file_);
+    ledger->Reserve(Request(limits))->Settle({10, 5, 0});
+  }
+  const auto ledger = Ledger(&now, file_);
+  EXPECT_EQ(ledger->Usage().at(0).prompt_tokens, 10);
+  auto held = ledger->Reserve(Request(limits));
+  EXPECT_TRUE(held);
+  EXPECT_FALSE(ledger->Reserve(Request(limits))) << "the first one still counts";
+  EXPECT_EQ(ledger->store_failures(), 0u);
+}
+
+// A process killed in the midst of its calls: what it served and what it had promised counts, so
+// that before and after together never exceed the budget.
+TEST_F(QuotaFileTest, AKilledProcessNeverMakesRoomForMore) {
+  auto now = kNow;
+  const TenantLimits limits{.nano_usd_per_month = 1000 * 200'000};
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto ledger = Ledger(&now, file_);
+    std::vector<QuotaLedger::Reservation> open;
+    for (int i = 0;; ++i) {
+      auto held = ledger->Reserve(Request(limits));
+      if (!held || ::write(pipe[1], "x", 1) != 1) ::pause();
+      if (i % 5 == 0) {
+        open.push_back(std::move(*held));  // under way when the end comes
+      } else {
+        held->Settle({100, 50, 0});
+      }
+    }
+  }
+  ::close(pipe[1]);
+  std::array<char, 1> byte{};
+  int promised = 0;
+  while (promised < 400 && ::read(pipe[0], byte.data(), 1) == 1) ++promised;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  while (::read(pipe[0], byte.data(), 1) == 1) ++promised;
+  ::close(pipe[0]);
+
+  const auto ledger = Ledger(&now, file_);
+  int more = 0;
+  while (auto held = ledger->Reserve(Request(limits))) {
+    held->Settle({100, 50, 0});
+    ++more;
+  }
+  EXPECT_LE(promised + more, 1000);
+  EXPECT_GE(promised + more, 999) << "at most the one call being reserved is lost";
+}
+
+}  // namespace
+}  // namespace tare::gateway

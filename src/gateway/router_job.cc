@@ -1,0 +1,303 @@
+#include "gateway/router_job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/wire_error.h"
+
+namespace tare::gateway {
+
+namespace {
+
+// Estimates for balancing only; what an answer really takes corrects them as it comes.
+constexpr std::int64_t kBytesPerToken = 4;
+constexpr std::int64_t kUsualAnswer = 256;  // tokens, when the client names no bound
+
+std::int64_t PromptTokens(const api::ChatRequest& request) {
+  const std::size_t bytes =
+      request.messages_json.size() + request.tools_json.size() + request.prompt.size();
+  return static_cast<std::int64_t>(bytes) / kBytesPerToken +
+         static_cast<std::int64_t>(request.prompt_tokens.size());
+}
+
+std::int64_t AnswerTokens(const api::ChatRequest& request) {
+  const std::int64_t one = request.max_tokens ? *request.max_tokens : kUsualAnswer;
+  return one * request.n;
+}
+
+std::uint64_t Salt(const std::string& model) { return std::hash<std::string>()(model); }
+
+}  // namespace
+
+void JobHome::ServeLines() {
+  if (serving_lines || lines.empty()) return;
+  serving_lines = true;
+  loop->Post([this] {
+    serving_lines = false;
+    const Nanos now = net::MonotonicNow();
+    std::erase_if(lines, [](const std::weak_ptr<WaitingLine>& line) { return line.expired(); });
+    for (const auto& weak : lines) {
+      const auto line = weak.lock();
+      line->room.Serve(now, [this](std::uint64_t id) {
+        const auto found = jobs.find(id);
+        return found == jobs.end() || found->second->TryPlace();
+      });
+    }
+  });
+}
+
+Job::Job(JobHome* home, std::uint64_t id, std::shared_ptr<const Plan> plan, const Route* route,
+         std::shared_ptr<const api::ChatRequest> request, std::shared_ptr<ChatSink> sink)
+    : home_(home),
+      id_(id),
+      plan_(std::move(plan)),
+      route_(route),
+      request_(std::move(request)),
+      sink_(std::move(sink)),
+      prompt_tokens_(PromptTokens(*request_)) {}
+
+Job::~Job() { Settle(); }
+
+void Job::Begin() {
+  home_->budget.OnRequest();
+  Order();
+  NextTarget(0);
+}
+
+void Job::Order() {
+  if (route_->balance == Balance::kPrefix) {
+    prefix_ = PrefixIndex::Blocks(Salt(route_->model), {request_->cache_salt, request_->tools_json,
+                                                        request_->messages_json, request_->prompt});
+  }
+  const bool sticky = route_->sticky && !request_->user.empty();
+  std::vector<BalanceTarget> targets;
+  targets.reserve(route_->targets.size());
+  for (const Target& target : route_->targets) {
+    BalanceTarget& view = targets.emplace_back();
+    view.weight = target.weight;
+    view.outstanding = static_cast<double>(target.server->outstanding.load());
+    view.other_tier = !target.Serves(request_->tier);
+    view.prefix_bytes = prefix_.empty() ? 0 : home_->prefixes.Known(prefix_, target.server->id);
+    view.draw = sticky ? StickyDraw(request_->user, target.server->name() + '/' + target.model)
+                       : std::max(home_->Random(), 1e-12);
+  }
+  order_ = OrderTargets(route_->balance, targets);
+}
+
+void Job::ClientLeft() {
+  if (attempt_ != nullptr) Current().breaker.OnNoVerdict();
+  Erase();
+}
+
+void Job::Stop() {
+  Settle();
+  sink_->OnError({ErrorKind::kUnavailable, "the server is shutting down", "", ""});
+}
+
+void Job::OnChunk(api::ChatChunk chunk) {
+  if (chunk.tokens > 0) {
+    if (!std::exchange(first_token_, true)) Discharge(prompt_tokens_);
+    Discharge(chunk.tokens);
+  }
+  if (!request_->stream) {
+    held_.push_back(std::move(chunk));
+    return;
+  }
+  // A role alone is no part of an answer yet: passing it on would begin the stream, with this
+  // target's name, before it is known that this target answers.
+  if (chunk.tokens == 0 && chunk.finish == api::FinishReason::kNone) return;
+  if (!delivered_) {
+    delivered_ = true;
+    sink_->OnRoute(AnsweringModel());
+  }
+  sink_->OnChunk(std::move(chunk));
+}
+
+void Job::OnComplete(const api::Usage& usage) {
+  Server& server = Current();
+  server.successes.fetch_add(1);
+  server.breaker.OnSuccess();
+  server.open.store(false);
+  if (!delivered_) sink_->OnRoute(AnsweringModel());
+  for (api::ChatChunk& chunk : held_) sink_->OnChunk(std::move(chunk));
+  sink_->OnDone(usage);
+  Erase();
+}
+
+void Job::OnFailure(Failure failure) {
+  Judge(failure);
+  EndAttempt();
+  held_.clear();
+  if (delivered_) {
+    failure.error.code = api::kStreamInterrupted;
+    GiveUp(std::move(failure.error));
+    return;
+  }
+  Decision decision = Decide(failure, attempts_, home_->Random(), plan_->retry);
+  if (decision.action == Decision::kRetrySame &&
+      (Current().breaker.open() || !home_->budget.Spend())) {
+    decision.action = Decision::kNextUpstream;
+  }
+  const bool too_long = Classify(failure) == FailureClass::kContext;
+  last_ = std::move(failure.error);
+  switch (decision.action) {
+    case Decision::kRetrySame:
+      timer_ = home_->loop->RunAt(net::MonotonicNow() + decision.delay, [this] {
+        timer_ = {};
+        Current().retries.fetch_add(1);
+        StartAttempt();
+      });
+      return;
+    case Decision::kNextUpstream:
+      if (too_long) needed_len_ = At().max_model_len;
+      NextTarget(position_ + 1);
+      return;
+    case Decision::kGiveUp:
+      GiveUp(std::move(*last_));
+      return;
+  }
+}
+
+// The first choice answers under the name the client used; another model names itself.
+const std::string& Job::AnsweringModel() const {
+  const Target& first = route_->targets[order_.front()];
+  return At().model == first.model ? request_->model : At().model;
+}
+
+Job::Place Job::FindPlace(std::size_t from) {
+  const Nanos now = net::MonotonicNow();
+  bool busy = false;
+  for (position_ = from; position_ < order_.size(); ++position_) {
+    if (needed_len_ > 0 && At().max_model_len <= needed_len_) continue;
+    if (Current().Full()) {
+      busy = true;
+      continue;
+    }
+    if (!Current().breaker.Allow(now)) continue;
+    attempts_ = 0;
+    StartAttempt();
+    return Place::kStarted;
+  }
+  return busy ? Place::kBusy : Place::kNone;
+}
+
+void Job::NextTarget(std::size_t from) {
+  switch (FindPlace(from)) {
+    case Place::kStarted:
+      return;
+    case Place::kBusy:
+      Wait(from);
+      return;
+    case Place::kNone:
+      if (last_) return GiveUp(std::move(*last_));
+      GiveUp({ErrorKind::kUnavailable,
+              fmt::format("no upstream of '{}' takes requests now: all are failing; they are "
+                          "probed again within seconds",
+                          route_->model),
+              "", ""});
+      return;
+  }
+}
+
+void Job::Wait(std::size_t from) {
+  const Nanos now = net::MonotonicNow();
+  WaitingRoom& room = route_->line->room;
+  position_ = from;  // where TryPlace goes on
+  if (!room.Enter(id_, request_->tier, now)) {
+    route_->line->refused.fetch_add(1);
+    GiveUpBusy("all upstreams are at their limit and the queue is full");
+    return;
+  }
+  waiting_ = true;
+  timer_ = home_->loop->RunAt(now + room.options().Of(request_->tier).timeout, [this] {
+    timer_ = {};
+    WaitedTooLong();
+  });
+}
+
+bool Job::TryPlace() {
+  const std::size_t from = position_;
+  if (FindPlace(from) == Place::kStarted) {
+    waiting_ = false;  // the room takes it out
+    if (timer_.serial != 0) home_->loop->CancelTimer(std::exchange(timer_, {}));
+    return true;
+  }
+  position_ = from;
+  return false;
+}
+
+void Job::LeaveLine() {
+  if (!std::exchange(waiting_, false)) return;
+  route_->line->room.Leave(id_, request_->tier, net::MonotonicNow());
+}
+
+void Job::WaitedTooLong() {
+  LeaveLine();
+  route_->line->timed_out.fetch_add(1);
+  GiveUpBusy("all upstreams stayed at their limit for the time a request may wait");
+}
+
+void Job::StartAttempt() {
+  Server& server = Current();
+  ++attempts_;
+  server.attempts.fetch_add(1);
+  server.running.fetch_add(1);
+  first_token_ = false;
+  charged_ = prompt_tokens_ + AnswerTokens(*request_);
+  server.outstanding.fetch_add(charged_);
+  if (!prefix_.empty()) home_->prefixes.Add(prefix_, server.id);
+  attempt_ = server.origin->Start(request_, At().model, this);
+}
+
+void Job::Discharge(std::int64_t tokens) {
+  tokens = std::min(tokens, charged_);
+  charged_ -= tokens;
+  Current().outstanding.fetch_sub(tokens);
+}
+
+void Job::EndAttempt() {
+  if (attempt_ == nullptr) return;
+  Current().running.fetch_sub(1);
+  Discharge(charged_);
+  attempt_.reset();
+  home_->ServeLines();
+}
+
+void Job::Judge(const Failure& failure) {
+  Server& server = Current();
+  if (CountsAgainstHealth(Classify(failure))) {
+    server.failures.fetch_add(1);
+    server.breaker.OnFailure(net::MonotonicNow());
+  } else {
+    server.rejections.fetch_add(1);
+    server.breaker.OnNoVerdict();
+  }
+  server.open.store(server.breaker.open());
+}
+
+void Job::GiveUpBusy(const char* why) {
+  sink_->OnRetryAfter(route_->line->room.ExpectedWait());
+  GiveUp({ErrorKind::kUnavailable, fmt::format("'{}' is overloaded: {}", route_->model, why), "",
+          api::kOverloaded});
+}
+
+void Job::GiveUp(Error error) {
+  sink_->OnError(std::move(error));
+  Erase();
+}
+
+void Job::Settle() {
+  EndAttempt();
+  LeaveLine();
+  if (timer_.serial != 0) home_->loop->CancelTimer(std::exchange(timer_, {}));
+}
+
+// The job is over. It is destroyed by the loop's next task, as its own code may be running.
+void Job::Erase() {
+  Settle();
+  auto node = home_->jobs.extract(id_);
+  if (node.empty()) return;
+  home_->loop->Post([job = std::shared_ptr<Job>(std::move(node.mapped()))] {});
+}
+
+}  // namespace tare::gateway

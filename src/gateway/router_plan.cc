@@ -1,0 +1,101 @@
+#include "gateway/router_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/wire_error.h"
+
+namespace tare::gateway {
+
+namespace {
+
+using ServersByName = std::map<std::string, std::shared_ptr<Server>, std::less<>>;
+
+std::shared_ptr<Server> Unchanged(const Plan* old, const UpstreamConfig& upstream,
+                                  const CircuitBreaker::Options& breaker) {
+  if (old == nullptr) return nullptr;
+  for (const std::shared_ptr<Server>& server : old->servers) {
+    if (server->Is(upstream, breaker)) return server;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<WaitingLine> Unchanged(const Plan* old, const RouteConfig& route) {
+  if (old == nullptr) return nullptr;
+  for (const Route& known : old->routes) {
+    if (known.model == route.model && known.line->room.options() == route.queue) return known.line;
+  }
+  return nullptr;
+}
+
+Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers, const Plan* old) {
+  Route route;
+  route.model = config.model;
+  route.balance = config.balance;
+  route.sticky = config.sticky;
+  route.line = Unchanged(old, config);
+  if (route.line == nullptr) route.line = std::make_shared<WaitingLine>(config.queue);
+  for (const TargetConfig& target : config.targets) {
+    const auto found = servers.find(target.upstream);
+    if (found == servers.end()) {
+      return FailParam("models", "model '{}' names the upstream '{}', which is not defined",
+                       config.model, target.upstream);
+    }
+    const double weight = target.weight > 0 ? target.weight : found->second->config.weight;
+    route.targets.push_back({found->second, target.model, target.max_model_len, weight,
+                             target.interactive, target.batch});
+  }
+  if (route.targets.empty()) {
+    return FailParam("models", "model '{}' has no targets", config.model);
+  }
+  return route;
+}
+
+}  // namespace
+
+Result<const Route*> Plan::Find(const std::string& model) const {
+  const auto found = by_name.find(model);
+  if (found != by_name.end()) return found->second;
+  std::string known;
+  for (const Route& route : routes) known += (known.empty() ? "'" : ", '") + route.model + "'";
+  return tl::unexpected(
+      Error{ErrorKind::kNotFound,
+            fmt::format("the model '{}' does not exist here; this server has {}", model, known),
+            "model", api::kModelNotFound});
+}
+
+Result<std::shared_ptr<const Plan>> BuildPlan(RouterConfig config, const Plan* old,
+                                              std::uint32_t& next_server_id,
+                                              const OriginFactory& make_origin) {
+  auto plan = std::make_shared<Plan>();
+  plan->retry = config.retry;
+  ServersByName servers;
+  for (UpstreamConfig& upstream : config.upstreams) {
+    const std::string name = upstream.remote.name;
+    std::shared_ptr<Server> server = Unchanged(old, upstream, config.breaker);
+    if (server == nullptr) {
+      server = std::make_shared<Server>(next_server_id++, std::move(upstream), config.breaker);
+      server->origin = make_origin(server->config);
+    }
+    plan->servers.push_back(server);
+    if (!servers.emplace(name, std::move(server)).second) {
+      return FailParam("upstreams", "two upstreams are named '{}'", name);
+    }
+  }
+  for (const RouteConfig& route : config.routes) {
+    TARE_TRY(Route built, BuildRoute(route, servers, old));
+    plan->routes.push_back(std::move(built));
+  }
+  for (std::size_t i = 0; i < plan->routes.size(); ++i) {
+    std::vector<std::string> names = config.routes[i].aliases;
+    names.push_back(plan->routes[i].model);
+    for (std::string& name : names) {
+      if (!plan->by_name.emplace(name, &plan->routes[i]).second) {
+        return FailParam("models", "two models are called '{}'", name);
+      }
+    }
+  }
+  return std::shared_ptr<const Plan>(std::move(plan));
+}
+
+}  // namespace tare::gateway

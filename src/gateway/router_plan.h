@@ -1,0 +1,90 @@
+// What the router goes by: upstreams at work and the routes over them. Internal to the router.
+//
+// A Plan is immutable but for the state of its servers and waiting rooms; a new configuration is a
+// new Plan that shares what did not change with the old one, which lives on while a job uses it.
+//
+// Thread safety: servers' origins and breakers and the rooms belong to the loop's thread; the
+// atomics are read by Stats.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gateway/attempt.h"
+#include "gateway/router.h"
+
+namespace tare::gateway {
+
+struct Server {
+  Server(std::uint32_t server_id, UpstreamConfig server_config, CircuitBreaker::Options options)
+      : id(server_id),
+        config(std::move(server_config)),
+        breaker_options(options),
+        breaker(options) {}
+
+  const std::string& name() const { return config.remote.name; }
+  // Whether a configuration asks for this very server.
+  bool Is(const UpstreamConfig& other, const CircuitBreaker::Options& options) const {
+    return Same(config.remote, other.remote) && config.local == other.local &&
+           config.max_concurrent == other.max_concurrent && breaker_options == options;
+  }
+  bool Full() const { return running.load() >= config.max_concurrent; }
+
+  const std::uint32_t id;  // for the prefix index; never reused
+  const UpstreamConfig config;
+  const CircuitBreaker::Options breaker_options;
+  std::unique_ptr<Origin> origin;
+  CircuitBreaker breaker;
+  std::atomic<std::uint64_t> attempts{0}, successes{0}, failures{0}, rejections{0}, retries{0};
+  std::atomic<int> running{0};
+  std::atomic<std::int64_t> outstanding{0};  // tokens promised to what runs
+  std::atomic<bool> open{false};
+};
+
+struct Target {
+  std::shared_ptr<Server> server;
+  std::string model;
+  int max_model_len = 0;
+  double weight = 1;
+  bool interactive = true, batch = true;
+
+  bool Serves(api::Tier tier) const { return tier == api::Tier::kBatch ? batch : interactive; }
+};
+
+struct WaitingLine {
+  explicit WaitingLine(QueueOptions options) : room(options) {}
+  WaitingRoom room;
+  std::atomic<std::uint64_t> refused{0}, timed_out{0};
+};
+
+struct Route {
+  std::string model;
+  std::vector<Target> targets;
+  Balance balance = Balance::kOrdered;
+  bool sticky = false;
+  std::shared_ptr<WaitingLine> line;
+};
+
+struct Plan {
+  std::vector<std::shared_ptr<Server>> servers;
+  std::vector<Route> routes;
+  std::map<std::string, const Route*, std::less<>> by_name;
+  RetryPolicy retry;
+
+  // The route of that name or alias; the failure lists the models there are.
+  Result<const Route*> Find(const std::string& model) const;
+};
+
+// Makes an upstream's origin.
+using OriginFactory = std::function<std::unique_ptr<Origin>(const UpstreamConfig&)>;
+
+// Takes servers and waiting lines that did not change from `old` (may be null).
+Result<std::shared_ptr<const Plan>> BuildPlan(RouterConfig config, const Plan* old,
+                                              std::uint32_t& next_server_id,
+                                              const OriginFactory& make_origin);
+
+}  // namespace tare::gateway

@@ -1,0 +1,268 @@
+// The routing half of tare.yaml, and routing plans.
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "gateway/config_parts.h"
+
+namespace tare::gateway {
+
+namespace {
+
+constexpr int kMostConcurrent = 1'000'000;
+constexpr double kLargestWeight = 1e9;
+constexpr std::string_view kPlanSchema = "tare.routing/1";
+
+double ReadWeight(const config::Value& value, double fallback) {
+  const config::Value weight = value["weight"];
+  const double read = weight.NumberOr(fallback, 0, kLargestWeight);
+  if (weight.present() && read <= 0) {
+    weight.AddError("a weight is more than 0; leave the target out instead");
+  }
+  return read;
+}
+
+void ReadLocal(const std::string& name, const config::Value& value, GatewayConfig& out) {
+  LocalModelConfig local;
+  local.upstream = name;
+  local.model = value["model"].String();
+  if (const config::Value dtype = value["dtype"]; dtype.present()) {
+    local.flags.insert(local.flags.end(), {"--dtype", dtype.String()});
+  }
+  if (const config::Value threads = value["threads"]; threads.present()) {
+    local.flags.insert(local.flags.end(),
+                       {"--threads", std::to_string(threads.Int(0, kMostConcurrent))});
+  }
+  for (const config::Value& flag : value["flags"].ListOrEmpty()) {
+    local.flags.push_back(flag.String());
+  }
+  out.locals.push_back(std::move(local));
+}
+
+void ReadRemote(const config::Value& value, UpstreamConfig& upstream) {
+  RemoteOptions& remote = upstream.remote;
+  const config::Value url = value["url"];
+  if (const std::string text = url.String(); !text.empty()) {
+    if (auto parsed = net::ParseUrl(text)) {
+      remote.url = std::move(*parsed);
+    } else {
+      url.AddError("{}", parsed.error().message);
+    }
+  }
+  remote.api_key = ReadSecret(value, "api_key");
+  upstream.max_concurrent =
+      static_cast<int>(value["max_concurrent"].IntOr(upstream.max_concurrent, 1, kMostConcurrent));
+  remote.connect_timeout = value["connect_timeout"].DurationOr(remote.connect_timeout);
+  remote.first_token_timeout = value["first_token_timeout"].DurationOr(remote.first_token_timeout);
+  remote.gap_timeout = value["gap_timeout"].DurationOr(remote.gap_timeout);
+  remote.total_timeout = value["total_timeout"].DurationOr(remote.total_timeout);
+  remote.finish_timeout = value["finish_timeout"].DurationOr(remote.finish_timeout);
+}
+
+enum class Kind { kLocal, kRemote, kUnknown };
+
+void ReadTiers(const config::Value& tiers, TargetConfig& target) {
+  if (!tiers.present()) return;
+  target.interactive = target.batch = false;
+  for (const config::Value& tier : tiers.List()) {
+    const bool batch = tier.Choice<bool>({{"interactive", false}, {"batch", true}});
+    (batch ? target.batch : target.interactive) = true;
+  }
+}
+
+TargetConfig ReadTarget(const config::Value& value, const RouteConfig& route,
+                        const std::vector<UpstreamConfig>& upstreams) {
+  TargetConfig target;
+  const config::Value name = value["upstream"];
+  target.upstream = name.String();
+  const bool engine = target.upstream == kLocalUpstream;
+  const bool known = engine || std::any_of(upstreams.begin(), upstreams.end(), [&](const auto& u) {
+                       return u.remote.name == target.upstream;
+                     });
+  if (!known && !target.upstream.empty()) {
+    std::vector<std::string> names = {std::string(kLocalUpstream)};
+    for (const UpstreamConfig& upstream : upstreams) names.push_back(upstream.remote.name);
+    const std::string nearest = NearestName(target.upstream, names);
+    name.AddError("there is no upstream '{}'{}", target.upstream,
+                  nearest.empty() ? "" : ", did you mean '" + nearest + "'?");
+  }
+  target.model = value["model"].StringOr(engine ? "" : route.model);
+  target.max_model_len = static_cast<int>(value["max_model_len"].IntOr(0, 1, 1 << 30));
+  target.weight = ReadWeight(value, 0);
+  ReadTiers(value["tiers"], target);
+  return target;
+}
+
+QueueOptions::Limits ReadLimits(const config::Value& value, QueueOptions::Limits limits) {
+  if (!value.present()) return limits;
+  limits.limit = static_cast<int>(value["limit"].IntOr(limits.limit, 0, kMostConcurrent));
+  limits.timeout = value["timeout"].DurationOr(limits.timeout);
+  return limits;
+}
+
+QueueOptions ReadQueue(const config::Value& value, QueueOptions queue) {
+  if (!value.present()) return queue;
+  queue.interactive = ReadLimits(value["interactive"], queue.interactive);
+  queue.batch = ReadLimits(value["batch"], queue.batch);
+  queue.ageing = value["ageing"].DurationOr(queue.ageing);
+  if (const config::Value more = value["scale_out"]; more.present()) {
+    queue.scale_out_depth =
+        static_cast<int>(more["depth"].IntOr(queue.scale_out_depth, 0, kMostConcurrent));
+    queue.scale_out_after = more["after"].DurationOr(queue.scale_out_after);
+  }
+  return queue;
+}
+
+RouteConfig ReadRoute(const std::string& name, const config::Value& value,
+                      const std::vector<UpstreamConfig>& upstreams, const QueueOptions& queue) {
+  RouteConfig route;
+  route.model = name;
+  for (const config::Value& alias : value["aliases"].ListOrEmpty()) {
+    route.aliases.push_back(alias.String());
+  }
+  for (const config::Value& target : value["targets"].List()) {
+    route.targets.push_back(ReadTarget(target, route, upstreams));
+  }
+  if (route.targets.empty()) value.AddError("it needs at least one target");
+  route.balance = value["balance"].ChoiceOr<Balance>(Balance::kOrdered,
+                                                     {{"ordered", Balance::kOrdered},
+                                                      {"weighted", Balance::kWeighted},
+                                                      {"least_tokens", Balance::kLeastTokens},
+                                                      {"prefix", Balance::kPrefix}});
+  const config::Value sticky = value["sticky"];
+  route.sticky = sticky.BoolOr(false);
+  if (route.sticky && route.balance != Balance::kWeighted) {
+    sticky.AddError("only 'balance: weighted' can be sticky");
+  }
+  route.queue = ReadQueue(value["queue"], queue);
+  return route;
+}
+
+// Targets of upstreams in the plan's tiers; one target when both tiers have the same.
+std::vector<TargetConfig> PlanTargets(const config::Value& tiers,
+                                      const std::vector<UpstreamConfig>& upstreams,
+                                      const std::map<std::string, std::string>& served) {
+  std::vector<TargetConfig> targets;
+  for (const auto& [tier, value] : tiers.Entries()) {
+    const config::Value name = value["upstream"];
+    const std::string upstream = name.String();
+    value["because"].StringOr("");
+    if (tier != "interactive" && tier != "batch") {
+      value.AddError("a tier is called interactive or batch");
+      continue;
+    }
+    if (std::none_of(upstreams.begin(), upstreams.end(),
+                     [&](const auto& known) { return known.remote.name == upstream; })) {
+      name.AddError("there is no upstream '{}'", upstream);
+      continue;
+    }
+    auto target = std::find_if(targets.begin(), targets.end(), [&](const TargetConfig& known) {
+      return known.upstream == upstream;
+    });
+    if (target == targets.end()) {
+      target = targets.insert(targets.end(), {upstream, served.at(upstream), 0});
+      target->interactive = target->batch = false;
+    }
+    (tier == "batch" ? target->batch : target->interactive) = true;
+  }
+  return targets;
+}
+
+}  // namespace
+
+void ReadUpstream(const std::string& name, const config::Value& value, GatewayConfig& out) {
+  UpstreamConfig upstream;
+  upstream.remote.name = name;
+  if (name == kLocalUpstream) {
+    value.AddError("'{}' is the model named on the command line; call this upstream differently",
+                   kLocalUpstream);
+  }
+  const config::Value kind = value["kind"];
+  const Kind read = kind.ChoiceOr<Kind>(
+      Kind::kRemote,
+      {{"local", Kind::kLocal}, {"remote", Kind::kRemote}, {"unknown", Kind::kUnknown}});
+  upstream.weight = ReadWeight(
+      value, value["measured_requests_per_s"].NumberOr(upstream.weight, 1e-9, kLargestWeight));
+  switch (read) {
+    case Kind::kLocal:
+      ReadLocal(name, value, out);
+      break;
+    case Kind::kRemote:
+      ReadRemote(value, upstream);
+      break;
+    case Kind::kUnknown:
+      kind.AddError(
+          "'{}' is known from stored runs only: say where it is served, "
+          "as `kind: remote` with `url`, or `kind: local` with `model`",
+          name);
+      break;
+  }
+  out.router.upstreams.push_back(std::move(upstream));
+}
+
+void ReadRouting(const config::Value& root, GatewayConfig& out) {
+  RouterConfig& router = out.router;
+  for (const auto& [name, value] : root["upstreams"].EntriesOrEmpty()) {
+    ReadUpstream(name, value, out);
+  }
+  const QueueOptions queue = ReadQueue(root["queue"], {});
+  for (const auto& [name, value] : root["models"].Entries()) {
+    router.routes.push_back(ReadRoute(name, value, router.upstreams, queue));
+    for (const TargetConfig& target : router.routes.back().targets) {
+      out.uses_local = out.uses_local || target.upstream == kLocalUpstream;
+    }
+  }
+  if (const config::Value retry = root["retry"]; retry.present()) {
+    router.retry.attempts = static_cast<int>(retry["attempts"].IntOr(router.retry.attempts, 1, 10));
+    router.retry.unit = retry["unit"].DurationOr(router.retry.unit);
+    router.retry.jitter = retry["jitter"].FractionOr(router.retry.jitter);
+    router.retry.max_retry_after =
+        retry["max_retry_after"].DurationOr(router.retry.max_retry_after);
+  }
+  if (const config::Value breaker = root["breaker"]; breaker.present()) {
+    router.breaker.threshold =
+        static_cast<int>(breaker["threshold"].IntOr(router.breaker.threshold, 1, 1000));
+    router.breaker.open_for = breaker["open_for"].DurationOr(router.breaker.open_for);
+  }
+}
+
+void ReadRoutingPlan(const config::Value& root, GatewayConfig& out) {
+  const config::Value schema = root["schema"];
+  if (const std::string read = schema.String(); read != kPlanSchema) {
+    schema.AddError("this reads '{}', not '{}'", kPlanSchema, read);
+  }
+  RouteConfig route;
+  route.model = root["plan"].String();
+  root["made_at"].StringOr("");
+  if (root["answer"].StringOr("pick") == "abstain") {
+    out.warnings.push_back(
+        "the advice abstained: this plan routes to the first candidate by the mean, which the "
+        "measurements do not tell apart from the second");
+  }
+  std::map<std::string, std::string> served;
+  for (const auto& [name, value] : root["upstreams"].EntriesOrEmpty()) {
+    // A remote candidate's `model` is the name its server knows.
+    served[name] = value["model"].StringOr(name);
+    ReadUpstream(name, value, out);
+  }
+  const config::Value tiers = root["tiers"];
+  if (out.router.upstreams.empty()) {
+    tiers.AddError("the plan routes nothing: no candidate kept the service levels");
+    return;
+  }
+  route.targets = PlanTargets(tiers, out.router.upstreams, served);
+  if (route.targets.empty()) tiers.AddError("it names no tier");
+  if (route.model != "auto") route.aliases.push_back("auto");
+  const std::string plan = route.model;
+  out.router.routes.push_back(std::move(route));
+  // Every candidate can be asked for by its own name as well.
+  for (const UpstreamConfig& upstream : out.router.upstreams) {
+    const std::string& name = upstream.remote.name;
+    if (name == plan || name == "auto") continue;
+    RouteConfig& own = out.router.routes.emplace_back();
+    own.model = name;
+    own.targets = {{name, served.at(name), 0}};
+  }
+}
+
+}  // namespace tare::gateway

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""tare serve as a gateway, end to end: the real binary before a fake upstream, and (when the model is
+at hand) replacing a running model. Needs nothing but Python. TARE_BINARY names the binary."""
+import collections
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+BINARY = os.environ["TARE_BINARY"]
+KEY, ADMIN = "sk-client", "sk-admin"
+
+
+def find_model():
+    if os.environ.get("TARE_MODEL"):
+        return os.environ["TARE_MODEL"]
+    cache = (os.environ.get("TARE_CACHE_DIR")
+             or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tare"))
+    path = pathlib.Path(cache) / "smollm2-135m-instruct-q4_1.gguf"
+    return str(path) if path.exists() else None
+
+
+class FakeUpstream:
+    """Answers every chat with one token, 100 prompt tokens and 50 written ones."""
+
+    def __init__(self):
+        served = self.served = collections.Counter()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                served[body["model"]] += 1
+                answer = json.dumps({
+                    "choices": [{"index": 0, "finish_reason": "stop",
+                                 "message": {"role": "assistant", "content": "hi"}}],
+                    "usage": {"prompt_tokens": 100, "completion_tokens": 50}}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Gateway:
+    def __init__(self, *flags):
+        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
+        env = dict(os.environ, TARE_E2E_KEY=KEY, TARE_E2E_ADMIN=ADMIN)
+        self.process = subprocess.Popen([BINARY, "serve", "--port", "0", *flags],
+                                        stderr=self.log, stdout=self.log, env=env)
+        self.port = int(self.wait_for(r"listening http://[^:]+:(\d+)"))
+
+    def text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def wait_for(self, pattern, timeout=60):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            found = re.search(pattern, self.text())
+            if found:
+                return found.group(found.lastindex or 0)
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"no '{pattern}' in the log:\n{self.text()}")
+
+    def call(self, method, path, body=None, key=KEY, port=None):
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=60)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None,
+                               {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def chat(self, model="m", **more):
+        return self.call("POST", "/v1/chat/completions",
+                         {"model": model, "messages": [{"role": "user", "content": "x" * 290}],
+                          "max_tokens": 50, **more})
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(60)
+        self.log.close()
+        return code
+
+
+class GatewayTest(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tare-gateway-"))
+        self.upstream = FakeUpstream()
+        self.config = self.dir / "tare.yaml"
+        self.gateway = None
+
+    def tearDown(self):
+        if self.gateway is not None:
+            self.gateway.stop()
+        self.upstream.close()
+        shutil.rmtree(self.dir)
+
+    def write(self, model="m", tenant="{}", target="org/m"):
+        self.config.write_text(f"""
+upstreams: {{fake: {{url: '{self.upstream.url}'}}}}
+models: {{{model}: {{price: {{input: 1, output: 2}}, targets: [{{upstream: fake, model: {target}}}]}}}}
+tenants: {{team: {tenant}}}
+keys: [{{name: client, tenant: team, key_env: TARE_E2E_KEY}}]
+admin: {{port: 0, key_env: TARE_E2E_ADMIN}}
+quota_store: {self.dir / 'quotas.db'}
+access_log: {self.dir / 'access.log'}
+""")
+
+    def start(self):
+        self.gateway = Gateway("--config", str(self.config))
+        self.admin_port = int(self.gateway.wait_for(r"admin +http://[^:]+:(\d+)"))
+        return self.gateway
+
+    def admin(self, method, path, key=ADMIN):
+        return self.gateway.call(method, path, key=key, port=self.admin_port)
+
+    def test_reload(self):
+        self.write()
+        gateway = self.start()
+        self.assertEqual(gateway.chat()[0], 200)
+        self.assertEqual(self.admin("POST", "/admin/reload", key=KEY)[0], 401)
+        self.write(model="n")
+        self.assertEqual(self.admin("POST", "/admin/reload"), (200, '{"reloaded":true}'))
+        self.assertEqual(gateway.chat("n")[0], 200)
+        self.assertEqual(gateway.chat("m")[0], 404)
+        # Broken: said, and nothing changes.
+        self.write(model="o", tenant="{usd_per_monht: 1}")
+        status, body = self.admin("POST", "/admin/reload")
+        self.assertEqual(status, 422)
+        self.assertIn("usd_per_month", body)
+        self.assertEqual(gateway.chat("n")[0], 200)
+        # A change of the file is enough; a signal is, too.
+        self.write(model="p")
+        end = time.monotonic() + 20
+        while gateway.chat("p")[0] != 200:
+            self.assertLess(time.monotonic(), end, gateway.text())
+        self.write(model="q")
+        gateway.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 20
+        while gateway.chat("q")[0] != 200:
+            self.assertLess(time.monotonic(), end, gateway.text())
+        self.assertEqual(gateway.stop(), 0)
+        self.gateway = None
+        lines = [json.loads(line) for line in (self.dir / "access.log").read_text().splitlines()]
+        chats = [line for line in lines if line["path"] == "/v1/chat/completions"]
+        self.assertEqual(chats[0]["tenant"], "team")
+        self.assertEqual(chats[0]["key"], "client")
+        self.assertNotIn(KEY, (self.dir / "access.log").read_text())
+
+    def test_a_budget_is_exact_and_outlives_kill_9(self):
+        # A request costs 100 x 1 + 50 x 2 = 200 micro-USD and reserves as much: room for 1,000.
+        self.write(tenant="{usd_per_month: 0.2}")
+        gateway = self.start()
+        answers = collections.Counter()
+        lock = threading.Lock()
+
+        def client(stop_after):
+            while True:
+                try:
+                    status, _ = gateway.chat()
+                except (OSError, http.client.HTTPException):
+                    status = 0
+                with lock:
+                    answers[status] += 1
+                    if status != 200 or sum(answers.values()) >= stop_after:
+                        return
+
+        def clients(count, stop_after):
+            threads = [threading.Thread(target=client, args=(stop_after,)) for _ in range(count)]
+            for thread in threads:
+                thread.start()
+            return threads
+
+        running = clients(64, 10 ** 9)
+        end = time.monotonic() + 60
+        while self.upstream.served["org/m"] < 400 and time.monotonic() < end:
+            time.sleep(0.005)
+        gateway.stop(signal.SIGKILL)
+        for thread in running:
+            thread.join()
+        self.gateway = None
+        reached = self.upstream.served["org/m"]
+        self.assertGreaterEqual(reached, 400)
+
+        gateway = self.start()
+        for thread in clients(64, 10 ** 9):
+            thread.join()
+        served = self.upstream.served["org/m"]
+        self.assertLessEqual(served, 1000)
+        # What was under way at the kill counts as spent, at most one request a client.
+        self.assertGreaterEqual(served, 1000 - 64)
+        self.assertGreater(answers[429], 0)
+        usage = json.loads(self.admin("GET", "/admin/usage")[1])
+        team = usage["tenants"][0]
+        self.assertLessEqual(team["month_usd"], 0.2 + 1e-9)
+        self.assertGreater(team["month_usd"], 0.2 - 2 * 0.0002)
+        metrics = gateway.call("GET", "/metrics")[1]
+        self.assertRegex(metrics, r'tare_quota_refused_total\{tenant="team",limit="usd_per_month"\} \d')
+
+
+@unittest.skipUnless(find_model(), "the model is not here: ./run setup fetches it")
+class HotReloadTest(unittest.TestCase):
+    SWAPS = int(os.environ.get("TARE_SWAPS", "3"))
+
+    def test_no_request_is_lost(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="tare-hot-"))
+        self.addCleanup(shutil.rmtree, folder)
+        model = folder / "model.gguf"
+        shutil.copy(find_model(), model)
+        gateway = Gateway(str(model), "--dtype", "int4", "--name", "m", "--kv-memory", "64MiB",
+                          "--max-model-len", "512")
+        self.addCleanup(gateway.stop)
+        stop = threading.Event()
+        answers = collections.Counter()
+
+        def client():
+            while not stop.is_set():
+                status, body = gateway.chat(max_tokens=4, temperature=0)
+                text = json.loads(body)["choices"][0]["message"]["content"] if status == 200 else body
+                answers[(status, text)] += 1
+
+        threads = [threading.Thread(target=client) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            gateway.process.send_signal(signal.SIGHUP)
+            gateway.wait_for(r"0 of 1 models were loaded anew")
+            for swap in range(self.SWAPS):
+                # Other bytes, the same weights: what follows a GGUF file's tensors is not read.
+                other = folder / "other"
+                shutil.copy(find_model(), other)
+                with other.open("ab") as out:
+                    out.write(b"\0" * (swap + 1))
+                os.rename(other, model)
+                gateway.process.send_signal(signal.SIGHUP)
+                end = time.monotonic() + 120
+                while gateway.text().count("1 of 1 models were loaded anew") <= swap:
+                    self.assertLess(time.monotonic(), end, gateway.text())
+                    time.sleep(0.05)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(len(answers), 1, f"every answer is whole and the same: {answers}")
+        self.assertEqual(next(iter(answers))[0], 200)
+        gateway.wait_for(r"unloaded +the former")
+        print(f"{sum(answers.values())} requests during {self.SWAPS} swaps, none lost")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -28,6 +28,23 @@ struct ServeWords {
   std::string drain_timeout = "30s";
 };
 
+// The flags of a model that tare.yaml or a routing plan names.
+Result<engine::LocalModelOptions> LocalOptions(const gateway::LocalModelConfig& local) {
+  CLI::App parser("flags");
+  LocalModelFlags flags;
+  flags.AddTo(parser);
+  std::vector<std::string> words = local.flags;
+  words.insert(words.begin(), {"--model", local.model});
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    parser.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return FailParam("flags", "its flags cannot be used: {}", error.what());
+  }
+  TARE_RETURN_IF_ERROR(model::ParseDtype(flags.dtype));
+  return flags.ToOptions();
+}
+
 Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
   gateway::ServeOptions options;
   // Without a configuration a model is always served, the default one if none is named; with one,
@@ -53,23 +70,6 @@ Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
   options.access_log = words.access_log;
   options.version = TARE_VERSION;
   return options;
-}
-
-// The flags of a model that tare.yaml or a routing plan names.
-Result<engine::LocalModelOptions> LocalOptions(const gateway::LocalModelConfig& local) {
-  CLI::App parser("flags");
-  LocalModelFlags flags;
-  flags.AddTo(parser);
-  std::vector<std::string> words = local.flags;
-  words.insert(words.begin(), {"--model", local.model});
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
-  try {
-    parser.parse(words);
-  } catch (const CLI::ParseError& error) {
-    return FailParam("flags", "its flags cannot be used: {}", error.what());
-  }
-  TARE_RETURN_IF_ERROR(model::ParseDtype(flags.dtype));
-  return flags.ToOptions();
 }
 
 int Run(const ServeWords& words) {

@@ -42,7 +42,9 @@ TEST(Balance, AUserKeepsATargetAndOnlyTheRemovedOnesUsersMove) {
     const std::string user = "user-" + std::to_string(i);
     const std::size_t with_three = pick(user, 3);
     EXPECT_EQ(pick(user, 3), with_three);
-    if (with_three != 2) EXPECT_EQ(pick(user, 2), with_three) << user;
+    if (with_three != 2) {
+      EXPECT_EQ(pick(user, 2), with_three) << user;
+    }
     ++users[with_three];
   }
   for (const int count : users) EXPECT_NEAR(count, 1000, 130);  // 5 standard errors

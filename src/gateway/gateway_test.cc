@@ -448,7 +448,7 @@ TEST_F(GatewayTest, LogsEveryAnswer) {
   EXPECT_EQ(chat["tenant"], "default");
   ASSERT_TRUE(std::getline(lines, line));
   EXPECT_EQ(json::parse(line)["status"], 400);
-  EXPECT_EQ(json::parse(line)["error"], "corrupt");
+  EXPECT_EQ(json::parse(line)["error"], "invalid_argument");
   std::filesystem::remove_all(dir);
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "apps/tare/commands.h"
 #include "apps/tare/local_model_flags.h"
@@ -17,6 +18,7 @@ namespace {
 struct Arguments {
   LocalModelFlags model;
   engine::BenchmarkPlan plan;
+  std::vector<int> prompts = {512};
   bool json = false;
 };
 
@@ -70,7 +72,8 @@ int Run(const Arguments& arguments) {
   if (!options) return Report(options.error());
   engine::BenchmarkPlan plan = arguments.plan;
   const int largest = *std::max_element(plan.batches.begin(), plan.batches.end());
-  const int length = plan.prompt_tokens + plan.gen_tokens;
+  const int longest = *std::max_element(arguments.prompts.begin(), arguments.prompts.end());
+  const int length = longest + plan.gen_tokens;
   options->engine.max_num_seqs = std::max(options->engine.max_num_seqs, largest);
   options->engine.max_num_batched_tokens =
       std::max(options->engine.max_num_batched_tokens, options->engine.max_num_seqs);
@@ -87,12 +90,15 @@ int Run(const Arguments& arguments) {
   const engine::Ceiling ceiling = engine::CeilingFor(limits, local->dtype, local->weight_bytes);
   if (!arguments.json) PrintHeader(*local, limits, ceiling);
   nlohmann::json results = nlohmann::json::array();
-  auto ran = engine::RunBenchmark(*local->engine, plan, [&](const engine::BenchmarkResult& r) {
-    const double share = engine::LimitShare(r, ceiling);
-    results.push_back(ToJson(r, share));
-    if (!arguments.json) PrintResult(r, share);
-  });
-  if (!ran) return Report(ran.error());
+  for (const int prompt : arguments.prompts) {
+    plan.prompt_tokens = prompt;
+    auto ran = engine::RunBenchmark(*local->engine, plan, [&](const engine::BenchmarkResult& r) {
+      const double share = engine::LimitShare(r, ceiling);
+      results.push_back(ToJson(r, share));
+      if (!arguments.json) PrintResult(r, share);
+    });
+    if (!ran) return Report(ran.error());
+  }
   if (arguments.json) {
     const nlohmann::json document = {
         {"machine",
@@ -111,9 +117,12 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("bench", "Speed of the engine alone, against this machine's limits");
-  command->footer("Example:\n  tare bench smollm2 --dtype int4 --pp 512 --tg 128 --batch 1,8,32");
+  command->footer("Example:\n  tare bench smollm2 --dtype int4 --pp 512,2048 --tg 128 --batch 1,8");
   arguments->model.AddTo(*command);
-  command->add_option("--pp", arguments->plan.prompt_tokens, "Prompt tokens of each sequence")
+  command
+      ->add_option("--pp", arguments->prompts,
+                   "Prompt tokens of each sequence; decoding is timed behind the prompt")
+      ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->add_option("--tg", arguments->plan.gen_tokens, "Tokens each sequence generates")

@@ -32,6 +32,9 @@ void LocalModelFlags::AddTo(CLI::App& command) {
   command.add_option("--threads", threads, "Threads to compute with (0: one per usable core)")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  command.add_option("--isa", isa,
+                     "Instruction set of the kernels: auto, scalar, avx2, avx512, amx (default: "
+                     "TARE_ISA, else the best this machine has)");
   command
       .add_option("--max-model-len", max_model_len,
                   "Tokens of prompt and answer together (0: what the model was trained for)")
@@ -70,6 +73,7 @@ Result<engine::LocalModelOptions> LocalModelFlags::ToOptions() const {
   options.model = model;
   options.dtype = dtype;
   options.threads = threads;
+  options.isa = isa;
   options.engine.max_model_len = max_model_len;
   options.engine.max_num_seqs = max_num_seqs;
   options.engine.max_num_batched_tokens = max_num_batched_tokens;

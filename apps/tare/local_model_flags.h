@@ -14,6 +14,7 @@ struct LocalModelFlags {
   std::string model;
   std::string dtype = "auto";
   int threads = 0;
+  std::string isa;
   int max_model_len = 0;
   int max_num_seqs = 32;
   int max_num_batched_tokens = 512;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "kernels/isa.h"
 #include "model/checkpoint.h"
 #include "model/load.h"
 #include "model/packed_cache.h"
@@ -85,6 +86,7 @@ Result<fs::path> ResolveModel(std::string_view name) {
 }
 
 Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
+  if (!options.isa.empty()) TARE_RETURN_IF_ERROR(kernels::SelectIsa(options.isa));
   const SteadyClock clock;
   const Nanos begin = clock.Now();
   EngineOptions& engine = options.engine;

@@ -25,6 +25,7 @@ struct LocalModelOptions {
   std::string model;                   // as ResolveModel takes it
   std::string dtype = "auto";          // auto, f32, bf16, int8, int4
   int threads = 0;                     // 0: one per usable core
+  std::string isa;                     // kernels' instruction set; empty: TARE_ISA, else the best
   std::filesystem::path packed_cache;  // folder of packed weights; empty: pack at every start
   EngineOptions engine;  // kv_memory_bytes 0: what is left beside the weights, see below
   std::function<void(double fraction, std::string_view what)> progress;

@@ -19,11 +19,15 @@ void Activations::Set(const float* x, std::int64_t rows, std::int64_t cols) {
   impl_->cells = ActivationCells{.rows = rows, .cols = cols, .f32 = x};
   impl_->has_bf16 = false;
   impl_->has_int8 = false;
+  impl_->has_code_bf16 = false;
 }
 
 ActivationCells Activations::Impl::In(WeightType type, ThreadPool& pool) {
   ActivationCells form = cells;
   if (type == WeightType::kF32) return form;
+  if (type != WeightType::kBf16 && Kernels().round_row_for_codes != nullptr) {
+    return ForCodes(pool);
+  }
   const bool is_bf16 = type == WeightType::kBf16;
   const std::int64_t blocks = DivideUp(cells.rows, kBlockRows);
   form.cells = DivideUp(cells.cols, is_bf16 ? kBf16CellDepth : kInt8CellDepth);
@@ -49,10 +53,10 @@ ActivationCells Activations::Impl::In(WeightType type, ThreadPool& pool) {
     return form;
   }
 
-  int8.Reserve(code_bytes + count * (sizeof(float) + 2 * sizeof(std::int32_t) + 2 * sizeof(float)));
+  int8.Reserve(code_bytes + 2 * count * (sizeof(float) + sizeof(std::int32_t) + sizeof(float)));
   auto* codes = int8.as<std::int8_t>();
   auto* scales = reinterpret_cast<float*>(codes + code_bytes);
-  auto* sums = reinterpret_cast<std::int32_t*>(scales + count);
+  auto* sums = reinterpret_cast<std::int32_t*>(scales + 2 * count);
   auto* float_sums = reinterpret_cast<float*>(sums + 2 * count);
   form.codes = codes;
   form.scales = scales;
@@ -66,9 +70,35 @@ ActivationCells Activations::Impl::In(WeightType type, ThreadPool& pool) {
           const std::int64_t block = row / kBlockRows * form.cells * kBlockRows;
           kernels.quantize_row(cells.f32 + row * cells.cols, cells.cols, form.cells,
                                static_cast<int>(row % kBlockRows), codes + block * kInt8CellDepth,
-                               scales + block, sums + 2 * block, float_sums + 2 * block);
+                               scales + 2 * block, sums + 2 * block, float_sums + 2 * block);
         }
       });
+  return form;
+}
+
+ActivationCells Activations::Impl::ForCodes(ThreadPool& pool) {
+  ActivationCells form = cells;
+  const std::int64_t blocks = DivideUp(cells.rows, kBlockRows);
+  form.cells = DivideUp(cells.cols, kInt8CellDepth) * (kInt8CellDepth / kGroup);
+  const auto group_rows = static_cast<std::size_t>(blocks * form.cells * kBlockRows);
+  const std::size_t code_bytes = group_rows * kLineBytes;
+  code_bf16.Reserve(code_bytes + group_rows * sizeof(float));
+  auto* halves = code_bf16.as<std::uint16_t>();
+  auto* sums = reinterpret_cast<float*>(code_bf16.as<std::uint8_t>() + code_bytes);
+  form.code_bf16 = halves;
+  form.group_sums = sums;
+  if (std::exchange(has_code_bf16, true)) return form;
+  const KernelTable& kernels = Kernels();
+  pool.ParallelFor(static_cast<std::size_t>(cells.rows), 4,
+                   [&](std::size_t begin, std::size_t end) {
+                     for (auto row = static_cast<std::int64_t>(begin);
+                          row < static_cast<std::int64_t>(end); ++row) {
+                       const std::int64_t block = row / kBlockRows * form.cells * kBlockRows;
+                       kernels.round_row_for_codes(cells.f32 + row * cells.cols, cells.cols,
+                                                   form.cells, static_cast<int>(row % kBlockRows),
+                                                   halves + block * kGroup, sums + block);
+                     }
+                   });
   return form;
 }
 

@@ -45,4 +45,20 @@ TARE_KERNEL_INLINE void LoadTileConfig(const TileConfig& config) {
 // Gives the tiles back: a thread that holds tile data pays for it at every context switch.
 TARE_KERNEL_INLINE void ReleaseTiles() { asm volatile("tilerelease" ::: "memory"); }
 
+// Finished sums of a block of rows, one tile per panel of [begin, end), to their places in y: row
+// by row, because rows of y lie pages apart and every first touch of a page costs.
+TARE_KERNEL_INLINE void CopyOut(const WeightCells& w, const ActivationCells& x, const Output& out,
+                                std::int64_t block, std::int64_t begin, std::int64_t end,
+                                const float* tiles) {
+  constexpr int kSums = kBlockRows * kPanelCols;
+  const std::int64_t left = x.rows - block * kBlockRows;
+  for (std::int64_t r = 0; r < kBlockRows && r < left; ++r) {
+    float* y = out.y + (block * kBlockRows + r) * out.stride + begin * kPanelCols;
+    const float* from = tiles + r * kPanelCols;
+    for (std::int64_t panel = begin; panel < end; ++panel, y += kPanelCols, from += kSums) {
+      _mm512_mask_storeu_ps(y, PanelMask(w, panel), _mm512_load_ps(from));
+    }
+  }
+}
+
 }  // namespace tare::kernels

@@ -138,21 +138,21 @@ inline void IntegerPanel(const WeightCells& w, const ActivationCells& x, const O
       std::int32_t dot[2][kLanes] = {};
       Dots<kType>(cell, x.codes + (block * kBlockRows + slot) * kInt8CellDepth, dot);
       const auto* scales = reinterpret_cast<const std::uint16_t*>(cell + kCodes);
-      const float activation_scale = x.scales[block * kBlockRows + slot];
       const std::int64_t sum = block * 2 * kBlockRows + slot;
       if constexpr (kType == WeightType::kInt4 && !kMinimum) {
         for (int half = 0; half < 2; ++half) {
           for (int j = 0; j < kLanes; ++j) dot[half][j] -= 8 * x.sums[sum + half * kBlockRows];
         }
       }
-      for (int j = 0; j < kLanes; ++j) {
-        float f = static_cast<float>(dot[0][j]) * F16ToFloat(scales[j]);
-        f = __builtin_fmaf(static_cast<float>(dot[1][j]), F16ToFloat(scales[kLanes + j]), f);
-        if constexpr (kMinimum) {
-          f = __builtin_fmaf(x.float_sums[sum], F16ToFloat(scales[2 * kLanes + j]), f);
-          f = __builtin_fmaf(x.float_sums[sum + kBlockRows], F16ToFloat(scales[3 * kLanes + j]), f);
+      for (int half = 0; half < 2; ++half) {
+        const std::int64_t at = sum + half * kBlockRows;
+        for (int j = 0; j < kLanes; ++j) {
+          float f = static_cast<float>(dot[half][j]) * F16ToFloat(scales[half * kLanes + j]);
+          if constexpr (kMinimum) {
+            f = __builtin_fmaf(x.float_sums[at], F16ToFloat(scales[(2 + half) * kLanes + j]), f);
+          }
+          acc[j] = __builtin_fmaf(f, x.scales[at], acc[j]);
         }
-        acc[j] = __builtin_fmaf(f, activation_scale, acc[j]);
       }
     }
     Store(acc, w, panel, row, out);
@@ -182,10 +182,10 @@ void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& ou
 
 void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                  std::int8_t* codes, float* scales, std::int32_t* sums, float* float_sums) {
-  for (std::int64_t cell = 0; cell < cells; ++cell) {
-    const std::int64_t first = cell * kInt8CellDepth;
+  for (std::int64_t group = 0; group < 2 * cells; ++group) {
+    const std::int64_t first = group * kGroup;
     const std::int64_t left = cols - first;
-    const int count = static_cast<int>(left < kInt8CellDepth ? left : kInt8CellDepth);
+    const int count = static_cast<int>(left < 0 ? 0 : left < kGroup ? left : kGroup);
     float largest = 0.0f;
     for (int i = 0; i < count; ++i) {
       const float magnitude = __builtin_fabsf(x[first + i]);
@@ -194,20 +194,18 @@ void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot
     // Below this 127 / largest overflows; such values do not matter beside any other.
     const bool silent = largest < 1e-30f;
     const float inverse = silent ? 0.0f : 127.0f / largest;
-    std::int8_t* to = codes + (cell * kBlockRows + slot) * kInt8CellDepth;
-    std::int32_t sum[2] = {};
-    for (int i = 0; i < kInt8CellDepth; ++i) {
+    std::int8_t* to = codes + (group / 2 * kBlockRows + slot) * kInt8CellDepth + group % 2 * kGroup;
+    std::int32_t sum = 0;
+    for (int i = 0; i < kGroup; ++i) {
       const float value = i < count ? x[first + i] * inverse : 0.0f;
       // Nearest, ties to even: adding 1.5 * 2^23 leaves the integer in the low mantissa bits.
       const auto code = static_cast<std::int8_t>(FloatToBits(value + 12582912.0f) & 0xffu);
       to[i] = code;
-      sum[i / kGroup] += code;
+      sum += code;
     }
-    scales[cell * kBlockRows + slot] = silent ? 0.0f : largest / 127.0f;
-    for (int half = 0; half < 2; ++half) {
-      sums[(cell * 2 + half) * kBlockRows + slot] = sum[half];
-      float_sums[(cell * 2 + half) * kBlockRows + slot] = static_cast<float>(sum[half]);
-    }
+    scales[group * kBlockRows + slot] = silent ? 0.0f : largest / 127.0f;
+    sums[group * kBlockRows + slot] = sum;
+    float_sums[group * kBlockRows + slot] = static_cast<float>(sum);
   }
 }
 

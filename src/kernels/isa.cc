@@ -135,25 +135,39 @@ std::vector<Isa> SupportedIsas() {
   return supported;
 }
 
-Result<Isa> SelectIsa(std::string_view name) {
-  if (name.empty() || name == "auto") {
-    const Isa best = SupportedIsas().back();
-    Use(best);
-    return best;
-  }
+namespace {
+
+Result<Isa> FindIsa(std::string_view name) {
+  if (name.empty() || name == "auto") return SupportedIsas().back();
   for (Isa isa : kAll) {
     if (name != ToString(isa)) continue;
     if (!IsSupported(isa)) {
       return Fail(ErrorKind::kUnsupported,
-                  "instruction set '{}' was asked for, but this processor lacks it; leave TARE_ISA "
-                  "unset to use '{}'",
+                  "instruction set '{}' was asked for (--isa or TARE_ISA), but this machine lacks "
+                  "it; the best it has is '{}', which is used when none is named",
                   name, ToString(SupportedIsas().back()));
     }
-    Use(isa);
     return isa;
   }
   return Fail(ErrorKind::kInvalidArgument,
-              "unknown instruction set '{}'; use auto, scalar, avx2, avx512 or amx", name);
+              "unknown instruction set '{}' (--isa or TARE_ISA); use auto, scalar, avx2, avx512 "
+              "or amx",
+              name);
+}
+
+}  // namespace
+
+Result<Isa> SelectIsa(std::string_view name) {
+  TARE_TRY(const Isa isa, FindIsa(name));
+  Use(isa);
+  return isa;
+}
+
+Status CheckIsaEnvironment() {
+  const char* wanted = std::getenv("TARE_ISA");
+  if (wanted == nullptr) return {};
+  TARE_RETURN_IF_ERROR(FindIsa(wanted));
+  return {};
 }
 
 Isa CurrentIsa() {

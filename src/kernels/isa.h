@@ -24,8 +24,12 @@ std::vector<Isa> SupportedIsas();
 // empty or "auto". Fails when the name is unknown or the machine lacks it.
 Result<Isa> SelectIsa(std::string_view name);
 
-// The set in use. The first call chooses by the environment variable TARE_ISA; a value that cannot
-// be honoured is logged as an error and the best set is used.
+// Fails when the environment variable TARE_ISA names a set that is unknown or that the machine
+// lacks. Whoever loads a model asks first, so that such a value ends the program with its reason.
+Status CheckIsaEnvironment();
+
+// The set in use. The first call chooses by TARE_ISA; a value that cannot be honoured, which nobody
+// checked, is logged as an error and the best set is used.
 Isa CurrentIsa();
 
 }  // namespace tare::kernels

@@ -28,6 +28,8 @@ namespace amx {
 TARE_DECLARE_MATMUL(MatMulBf16);
 TARE_DECLARE_MATMUL(MatMulInt8);
 TARE_DECLARE_MATMUL(MatMulInt4);
+void RoundRowForCodes(const float* x, std::int64_t cols, std::int64_t groups, int slot,
+                      std::uint16_t* bf16, float* sums);
 void AttendSegment(const AttentionTile& tile, int segment, float* state);
 }  // namespace amx
 

@@ -26,6 +26,10 @@ struct KernelTable {
                        std::int8_t* codes, float* scales, std::int32_t* sums, float* float_sums);
   void (*round_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                     std::uint16_t* bf16);
+  // Set where integer weights are multiplied with BF16 activations: the row in groups of 32 in the
+  // order of ActivationCells::code_bf16, and the groups' sums. Null: with `quantize_row`'s codes.
+  void (*round_row_for_codes)(const float* x, std::int64_t cols, std::int64_t groups, int slot,
+                              std::uint16_t* bf16, float* sums);
 
   // Attention as attention_tile.h describes it: the state of one segment from nothing, a later
   // segment's state merged into an earlier one, and the outputs of a complete state.

@@ -15,6 +15,7 @@ constinit const KernelTable kAvx2Kernels = {
     .int4 = avx2::MatMulInt4,
     .quantize_row = avx2::QuantizeRow,
     .round_row = avx2::RoundRow,
+    .round_row_for_codes = nullptr,
     .attend_segment = avx2::AttendSegment,
     .merge_states = avx2::MergeStates,
     .finish_tile = avx2::FinishTile,

@@ -12,6 +12,7 @@ constinit const KernelTable kScalarKernels = {
     .int4 = scalar::MatMulInt4,
     .quantize_row = scalar::QuantizeRow,
     .round_row = scalar::RoundRow,
+    .round_row_for_codes = nullptr,
     .attend_segment = scalar::AttendSegment,
     .merge_states = scalar::MergeStates,
     .finish_tile = scalar::FinishTile,

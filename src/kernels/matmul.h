@@ -2,7 +2,7 @@
 //
 // A PackedMatrix owns weights in the layout its kernels read. Activations holds one input of m rows
 // and quantises it at most once per kind, so that q, k and v (or gate and up) share the work.
-// Integer types give bit-equal results for a row whatever the number of rows beside it.
+// A row's results are bit-equal whatever the number of rows beside it.
 //
 // Thread safety: PackedMatrix is immutable after Pack; Activations and MatMul belong to the thread
 // that owns the pool.
@@ -23,8 +23,8 @@ namespace tare::kernels {
 enum class WeightType { kF32, kBf16, kInt8, kInt4 };
 const char* ToString(WeightType type);
 
-// The type that holds `stored` with no or least loss: F32->F32, F16/BF16->BF16, Q8_0->INT8,
-// Q4->INT4.
+// The type that holds `stored` with no or least loss: F32->F32, F16/BF16->BF16, Q8_0, Q5, Q6 and
+// IQ4_NL->INT8, Q4->INT4. docs/FORMATS.md says what is lost where.
 WeightType NaturalType(StoredType stored);
 
 // Which version of the packed bytes Pack makes. Bytes kept on disk are of use only to a program of

@@ -37,22 +37,10 @@ struct alignas(64) Partial {
   float tiles[kRowsAtOnce / kBlockRows][kPanelsAtOnce][kBlockRows * kPanelCols];
 };
 
-// One finished tile to its place in y.
-TARE_KERNEL_INLINE void CopyOut(const WeightCells& w, const ActivationCells& x, const Output& out,
-                                std::int64_t block, std::int64_t panel, const float* tile) {
-  const __mmask16 mask = PanelMask(w, panel);
-  const std::int64_t left = x.rows - block * kBlockRows;
-  float* y = out.y + block * kBlockRows * out.stride + panel * kPanelCols;
-  for (std::int64_t r = 0; r < kBlockRows && r < left; ++r) {
-    _mm512_mask_storeu_ps(y + r * out.stride, mask, _mm512_load_ps(tile + r * kPanelCols));
-  }
-}
-
 // Everything a block needs to know; `panel` and `block` count from the chunk's first.
 struct Work {
   const WeightCells& w;
   const ActivationCells& x;
-  const Output& out;
   Chunk chunk;
   std::int64_t first_panel;
   std::int64_t first_block;
@@ -63,10 +51,6 @@ struct Work {
   }
   const std::uint8_t* B(std::int64_t panel) const {
     return CellAt(w, first_panel + panel, chunk.first);
-  }
-  void Finish(std::int64_t block, std::int64_t panel) const {
-    if (chunk.past < w.cells) return;
-    CopyOut(w, x, out, first_block + block, first_panel + panel, partial.tiles[block][panel]);
   }
 };
 
@@ -82,7 +66,6 @@ struct Work {
 #define TARE_C_OUT(tile, block, panel)                                   \
   do {                                                                   \
     TARE_TILE_STORE(tile, work.partial.tiles[block][panel], kLineBytes); \
-    work.Finish(block, panel);                                           \
   } while (false)
 
 // 32 rows x 32 features.
@@ -207,10 +190,13 @@ void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& ou
       const std::int64_t panels_here = Least(end - panel, panels_at_once);
       for (std::int64_t cell = 0; cell < w.cells; cell += kCellsAtOnce) {
         const Chunk chunk{cell, Least(cell + kCellsAtOnce, w.cells)};
-        const Work work{w, x, out, chunk, panel, block, partial};
+        const Work work{w, x, chunk, panel, block, partial};
         for (std::int64_t p = 0; p < panels_here; p += width) {
           RowBlocks(work, blocks_here, p, Least(panels_here - p, width));
         }
+      }
+      for (std::int64_t b = 0; b < blocks_here; ++b) {
+        CopyOut(w, x, out, block + b, panel, panel + panels_here, partial.tiles[b][0]);
       }
     }
   }

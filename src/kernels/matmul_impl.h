@@ -17,11 +17,16 @@ struct Activations::Impl {
   ActivationCells cells;  // f32, rows and cols are set; other forms when first asked for
   bool has_bf16 = false;
   bool has_int8 = false;
+  bool has_code_bf16 = false;
   AlignedBuffer bf16;
   AlignedBuffer int8;
+  AlignedBuffer code_bf16;
 
   // The input in the form `type` multiplies with; converts at most once per Set.
   ActivationCells In(WeightType type, ThreadPool& pool);
+
+ private:
+  ActivationCells ForCodes(ThreadPool& pool);
 };
 
 }  // namespace tare::kernels

@@ -79,7 +79,7 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
   const int slot = static_cast<int>(row % kBlockRows);
   const std::int64_t first_cell = row / kBlockRows * x.cells;
   const std::int8_t* codes = x.codes + (first_cell * kBlockRows + slot) * kInt8CellDepth;
-  const float* scales = x.scales + first_cell * kBlockRows + slot;
+  const float* scales = x.scales + first_cell * 2 * kBlockRows + slot;
   const std::int32_t* sums = x.sums + first_cell * 2 * kBlockRows + slot;
   const float* float_sums = x.float_sums + first_cell * 2 * kBlockRows + slot;
   const std::uint8_t* cell = w.data + panel * w.cells * w.cell_bytes;
@@ -97,19 +97,20 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
       const __m256 scale1 = Halves(scale + 32);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        __m256 f = _mm256_mul_ps(_mm256_cvtepi32_ps(dots0[r]), scale0);
-        f = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots1[r]), scale1, f);
+        __m256 f0 = _mm256_mul_ps(_mm256_cvtepi32_ps(dots0[r]), scale0);
+        __m256 f1 = _mm256_mul_ps(_mm256_cvtepi32_ps(dots1[r]), scale1);
         if constexpr (kCodes == Codes::kInt4Minimum) {
-          f = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r]), Halves(scale + kLineBytes), f);
-          f = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r + kBlockRows]),
-                              Halves(scale + kLineBytes + 32), f);
+          f0 = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r]), Halves(scale + kLineBytes), f0);
+          f1 = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r + kBlockRows]),
+                               Halves(scale + kLineBytes + 32), f1);
         }
-        acc[r][part] = _mm256_fmadd_ps(f, _mm256_set1_ps(scales[r]), acc[r][part]);
+        acc[r][part] = _mm256_fmadd_ps(f0, _mm256_set1_ps(scales[r]), acc[r][part]);
+        acc[r][part] = _mm256_fmadd_ps(f1, _mm256_set1_ps(scales[r + kBlockRows]), acc[r][part]);
       }
     }
     cell += w.cell_bytes;
     codes += kBlockRows * kInt8CellDepth;
-    scales += kBlockRows;
+    scales += 2 * kBlockRows;
     sums += 2 * kBlockRows;
     float_sums += 2 * kBlockRows;
   }

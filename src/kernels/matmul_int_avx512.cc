@@ -30,7 +30,7 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
   const int slot = static_cast<int>(row % kBlockRows);
   const std::int64_t first_cell = row / kBlockRows * x.cells;
   const std::int8_t* codes = x.codes + (first_cell * kBlockRows + slot) * kInt8CellDepth;
-  const float* scales = x.scales + first_cell * kBlockRows + slot;
+  const float* scales = x.scales + first_cell * 2 * kBlockRows + slot;
   const std::int32_t* sums = x.sums + first_cell * 2 * kBlockRows + slot;
   const float* float_sums = x.float_sums + first_cell * 2 * kBlockRows + slot;
   const std::uint8_t* cell = CellAt(w, panel, 0);
@@ -71,19 +71,20 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
     const __m512 scale1 = LoadScales(cell + kCodeBytes + 32);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      __m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(dot0[r]), scale0);
-      f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot1[r]), scale1, f);
+      __m512 f0 = _mm512_mul_ps(_mm512_cvtepi32_ps(dot0[r]), scale0);
+      __m512 f1 = _mm512_mul_ps(_mm512_cvtepi32_ps(dot1[r]), scale1);
       if constexpr (kCodes == Codes::kInt4Minimum) {
         const __m512 minimum0 = LoadScales(cell + kCodeBytes + kLineBytes);
         const __m512 minimum1 = LoadScales(cell + kCodeBytes + kLineBytes + 32);
-        f = _mm512_fmadd_ps(_mm512_set1_ps(float_sums[r]), minimum0, f);
-        f = _mm512_fmadd_ps(_mm512_set1_ps(float_sums[r + kBlockRows]), minimum1, f);
+        f0 = _mm512_fmadd_ps(_mm512_set1_ps(float_sums[r]), minimum0, f0);
+        f1 = _mm512_fmadd_ps(_mm512_set1_ps(float_sums[r + kBlockRows]), minimum1, f1);
       }
-      acc[r] = _mm512_fmadd_ps(f, _mm512_set1_ps(scales[r]), acc[r]);
+      acc[r] = _mm512_fmadd_ps(f0, _mm512_set1_ps(scales[r]), acc[r]);
+      acc[r] = _mm512_fmadd_ps(f1, _mm512_set1_ps(scales[r + kBlockRows]), acc[r]);
     }
     cell += w.cell_bytes;
     codes += kBlockRows * kInt8CellDepth;
-    scales += kBlockRows;
+    scales += 2 * kBlockRows;
     sums += 2 * kBlockRows;
     float_sums += 2 * kBlockRows;
   }

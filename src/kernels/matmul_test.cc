@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 #include <optional>
 
@@ -14,7 +15,9 @@ namespace {
 constexpr WeightType kAllTypes[] = {WeightType::kF32, WeightType::kBf16, WeightType::kInt8,
                                     WeightType::kInt4};
 constexpr StoredType kAllStored[] = {StoredType::kF32,  StoredType::kF16,  StoredType::kBf16,
-                                     StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1};
+                                     StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1,
+                                     StoredType::kQ5_0, StoredType::kQ5_1, StoredType::kQ4_K,
+                                     StoredType::kQ5_K, StoredType::kQ6_K, StoredType::kIq4Nl};
 
 std::vector<float> Multiply(const PackedMatrix& w, const std::vector<float>& x, std::int64_t rows,
                             ThreadPool& pool) {
@@ -65,17 +68,24 @@ TEST_P(PerIsa, ProductsAgreeWithDoublePrecision) {
         auto w = PackedMatrix::Pack(type, matrix.view, pool_);
         ASSERT_TRUE(w) << w.error().message;
         const auto y = Multiply(*w, x, shape.m, pool_);
-        // Half a step of an activation's scale: max|x| of its 64 neighbours / 254.
+        const bool rounds_to_bf16 = GetParam() == Isa::kAmx;
+        // Half a step of an activation's scale: max|x| of its 32 neighbours / 254. Where they are
+        // rounded to BF16: half a step of its own 8 significant bits.
         std::vector<double> half_step(x.size());
         for (std::int64_t at = 0; at < shape.m * shape.k; ++at) {
+          if (rounds_to_bf16) {
+            half_step[static_cast<std::size_t>(at)] =
+                std::fabs(double{x[static_cast<std::size_t>(at)]}) * 0x1p-8;
+            continue;
+          }
           const std::int64_t row = at / shape.k * shape.k;
-          const std::int64_t cell = row + (at - row) / 64 * 64;
+          const std::int64_t cell = row + (at - row) / 32 * 32;
           if (at != cell) {
             half_step[static_cast<std::size_t>(at)] = half_step[static_cast<std::size_t>(cell)];
             continue;
           }
           float largest = 0;
-          for (std::int64_t i = cell; i < std::min(cell + 64, row + shape.k); ++i) {
+          for (std::int64_t i = cell; i < std::min(cell + 32, row + shape.k); ++i) {
             largest = std::max(largest, std::fabs(x[static_cast<std::size_t>(i)]));
           }
           half_step[static_cast<std::size_t>(at)] = largest / 254.0 * 1.01;
@@ -169,6 +179,7 @@ TEST_P(PerIsa, LargeProductsEqualTheirPieces) {
 }
 
 TEST_P(PerIsa, IntegerProductsEqualTheReferenceBitForBit) {
+  if (GetParam() == Isa::kAmx) GTEST_SKIP() << "AMX rounds activations to BF16, not to bytes";
   std::uint32_t seed = 100;
   for (const Shape& shape : kShapes) {
     const auto x = RandomFloats(static_cast<std::size_t>(shape.m * shape.k), ++seed, 3.0f);
@@ -186,12 +197,12 @@ TEST_P(PerIsa, IntegerProductsEqualTheReferenceBitForBit) {
 }
 
 TEST_P(PerIsa, LosslessTypesGiveBackTheStoredWeights) {
-  const std::int64_t n = 35, k = 96;
-  const std::pair<StoredType, WeightType> pairs[] = {{StoredType::kF32, WeightType::kF32},
-                                                     {StoredType::kBf16, WeightType::kBf16},
-                                                     {StoredType::kQ8_0, WeightType::kInt8},
-                                                     {StoredType::kQ4_0, WeightType::kInt4},
-                                                     {StoredType::kQ4_1, WeightType::kInt4}};
+  const std::int64_t n = 35, k = 256;
+  const std::pair<StoredType, WeightType> pairs[] = {
+      {StoredType::kF32, WeightType::kF32},    {StoredType::kBf16, WeightType::kBf16},
+      {StoredType::kQ8_0, WeightType::kInt8},  {StoredType::kQ5_0, WeightType::kInt8},
+      {StoredType::kIq4Nl, WeightType::kInt8}, {StoredType::kQ4_0, WeightType::kInt4},
+      {StoredType::kQ4_1, WeightType::kInt4}};
   for (const auto& [stored, type] : pairs) {
     const StoredMatrix matrix = RandomStored(stored, n, k, 9);
     auto w = PackedMatrix::Pack(type, matrix.view, pool_);
@@ -203,6 +214,35 @@ TEST_P(PerIsa, LosslessTypesGiveBackTheStoredWeights) {
       for (std::size_t row = 0; row < rows.size(); ++row) {
         const float expected = rows[row][static_cast<std::size_t>(column)];
         ASSERT_NEAR(values[row], expected, std::fabs(expected) * 4e-7 + 1e-8) << ToString(stored);
+      }
+    }
+  }
+}
+
+// Types no integer layout holds exactly: what packing loses, against the range of a group of 32.
+TEST(PackedMatrix, OtherTypesLoseLittleInTheirNaturalType) {
+  ThreadPool pool(1);
+  const std::int64_t n = 16, k = 512;
+  const std::pair<StoredType, double> allowed[] = {{StoredType::kQ4_K, 0x1p-11},  // scale, minimum
+                                                   {StoredType::kQ5_1, 0.51 / 127},
+                                                   {StoredType::kQ5_K, 0.51 / 127},
+                                                   {StoredType::kQ6_K, 0.51 / 127}};
+  for (const auto& [stored, share] : allowed) {
+    const StoredMatrix matrix = RandomStored(stored, n, k, 19);
+    auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, pool);
+    ASSERT_TRUE(w);
+    std::vector<std::vector<float>> rows;
+    for (std::int64_t row = 0; row < n; ++row) rows.push_back(matrix.Row(row));
+    for (std::int64_t column = 0; column < k; ++column) {
+      const auto values = Column(*w, column, pool);
+      for (std::size_t row = 0; row < rows.size(); ++row) {
+        const auto first = rows[row].begin() + column / 32 * 32;
+        const auto [low, high] = std::minmax_element(first, first + 32);
+        const double largest = std::max(std::fabs(*low), std::fabs(*high));
+        // Scale and minimum of Q4_K are larger than what they sum up to by at most this.
+        const double range = stored == StoredType::kQ4_K ? 3 * (*high - *low) + largest : largest;
+        ASSERT_NEAR(values[row], rows[row][static_cast<std::size_t>(column)], range * share + 1e-7)
+            << ToString(stored);
       }
     }
   }
@@ -246,12 +286,12 @@ INSTANTIATE_TEST_SUITE_P(Isa, PerIsa,
 TEST(PackedMatrix, EveryStoredTypePacksIntoEveryWeightType) {
   ThreadPool pool(2);
   for (StoredType stored : kAllStored) {
-    const StoredMatrix matrix = RandomStored(stored, 20, 96, 2);
+    const StoredMatrix matrix = RandomStored(stored, 20, 512, 2);
     for (WeightType type : kAllTypes) {
       auto w = PackedMatrix::Pack(type, matrix.view, pool);
       ASSERT_TRUE(w) << ToString(stored) << " " << ToString(type);
       EXPECT_EQ(w->rows(), 20);
-      EXPECT_EQ(w->cols(), 96);
+      EXPECT_EQ(w->cols(), 512);
       EXPECT_EQ(w->type(), type);
     }
   }
@@ -354,6 +394,18 @@ TEST(Activations, QuantisesOnceAndForgetsOnSet) {
   input.Set(x.data(), 1, 64);
   MatMul(*w, input, again.data(), 0, pool);
   for (std::size_t i = 0; i < 16; ++i) EXPECT_NEAR(again[i], 2 * y[i], 1e-4);
+}
+
+TEST(Isa, ChecksTheEnvironmentWithoutChoosing) {
+  ASSERT_TRUE(SelectIsa("scalar"));
+  ASSERT_EQ(setenv("TARE_ISA", "avx9", 1), 0);
+  const Status status = CheckIsaEnvironment();
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("'avx9'"), std::string::npos);
+  ASSERT_EQ(unsetenv("TARE_ISA"), 0);
+  EXPECT_TRUE(CheckIsaEnvironment());
+  EXPECT_EQ(CurrentIsa(), Isa::kScalar);
+  EXPECT_TRUE(SelectIsa("auto"));
 }
 
 TEST(Isa, RefusesUnknownNames) {

@@ -22,15 +22,17 @@
 //
 // Activations X[m, k] are cut into blocks of 16 rows; within a block the same cells follow each
 // other, 64 bytes per row (32 BF16 or 64 INT8 values): 16 rows of a cell are an AMX tile.
-// INT8 activations have one scale for each row and cell (64 values), and the sum of the codes of
-// each half, which takes minima and offsets out of the inner loops.
+// INT8 activations have one scale for each row and half of a cell (32 values), and the sum of that
+// half's codes, which takes minima and offsets out of the inner loops.
+//
+// Where there is AMX, integer weights meet BF16 activations instead (matmul_int_amx.cc).
 //
 // The order of float operations of an integer product is part of the format, so that every
-// instruction set and every number of rows gives the same bits. For row m, feature n, over cells in
-// rising order, with d0 and d1 the exact integer dot products of the two halves:
-//   f = d0 * s0;  f = fma(d1, s1, f);
-//   with minima:  f = fma(sum0, m0, f);  f = fma(sum1, m1, f);
-//   y = fma(f, activation_scale, y)       (y starts as 0)
+// other instruction set and every number of rows gives the same bits. For row m, feature n, over
+// cells in rising order, with d0 and d1 the exact integer dot products of the two halves:
+//   f = d0 * s0;  with minima: f = fma(sum0, m0, f);  y = fma(f, activation_scale0, y)
+//   f = d1 * s1;  with minima: f = fma(sum1, m1, f);  y = fma(f, activation_scale1, y)
+// and y starts as 0.
 #pragma once
 
 #include <cstddef>
@@ -69,12 +71,16 @@ struct ActivationCells {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const float* f32 = nullptr;           // [rows, cols] as given
-  std::int64_t cells = 0;               // of the form below that is set
+  std::int64_t cells = 0;               // of a block, in the form below that is set
   const std::uint16_t* bf16 = nullptr;  // [rows / 16][cells][16][32]
   const std::int8_t* codes = nullptr;   // [rows / 16][cells][16][64]
-  const float* scales = nullptr;        // [rows / 16][cells][16]
+  const float* scales = nullptr;        // [rows / 16][cells][2][16]
   const std::int32_t* sums = nullptr;   // [rows / 16][cells][2][16] sums of codes per half
   const float* float_sums = nullptr;    // the same as floats (exact)
+  // What AMX multiplies integer weights with (matmul_int_amx.cc): BF16 in the order its tiles want,
+  // [rows / 16][groups][16][32], and the sums of each 32, [rows / 16][groups][16].
+  const std::uint16_t* code_bf16 = nullptr;
+  const float* group_sums = nullptr;
 };
 
 // y: [rows, weight rows], `stride` floats between rows.

@@ -90,6 +90,15 @@ Group QuantizeInt4(const float* values) {
 Group TakeOver(const TensorView& source, std::int64_t row, std::int64_t index) {
   const std::byte* bytes = RowBytes(source, row) + index * BlockBytes(source.type);
   Group group;
+  if (source.type == StoredType::kQ5_0 || source.type == StoredType::kIq4Nl ||
+      source.type == StoredType::kQ4_K) {
+    // Q4_K's scales are products of a half and six bits: rounded to a half they err by 2^-12.
+    const CodeGroup codes = ReadCodes(source.type, RowBytes(source, row), index);
+    group.scale = FloatToF16(codes.scale[0]);
+    group.minimum = FloatToF16(codes.minimum);
+    std::copy(std::begin(codes.codes), std::end(codes.codes), group.codes);
+    return group;
+  }
   if (source.type == StoredType::kQ8_0) {
     BlockQ8_0 block;
     std::memcpy(&block, bytes, sizeof block);
@@ -113,9 +122,18 @@ Group TakeOver(const TensorView& source, std::int64_t row, std::int64_t index) {
 }
 
 bool TakesOver(WeightType type, StoredType stored) {
-  return (type == WeightType::kInt8 && stored == StoredType::kQ8_0) ||
-         (type == WeightType::kInt4 &&
-          (stored == StoredType::kQ4_0 || stored == StoredType::kQ4_1));
+  switch (stored) {
+    case StoredType::kQ8_0:
+    case StoredType::kQ5_0:
+    case StoredType::kIq4Nl:
+      return type == WeightType::kInt8;
+    case StoredType::kQ4_0:
+    case StoredType::kQ4_1:
+    case StoredType::kQ4_K:
+      return type == WeightType::kInt4;
+    default:
+      return false;
+  }
 }
 
 // Writes group `index` of feature `column` of a panel.
@@ -260,9 +278,15 @@ WeightType NaturalType(StoredType stored) {
     case StoredType::kBf16:
       return WeightType::kBf16;
     case StoredType::kQ8_0:
+    case StoredType::kQ5_0:
+    case StoredType::kQ5_1:
+    case StoredType::kQ5_K:
+    case StoredType::kQ6_K:
+    case StoredType::kIq4Nl:
       return WeightType::kInt8;
     case StoredType::kQ4_0:
     case StoredType::kQ4_1:
+    case StoredType::kQ4_K:
       return WeightType::kInt4;
   }
   return WeightType::kF32;

@@ -24,6 +24,46 @@ struct BlockQ4_1 {  // value = scale * code + minimum
   std::uint16_t minimum;
   std::uint8_t codes[kStoredGroup / 2];
 };
+struct BlockQ5_0 {  // value = scale * (code - 16); the codes' fifth bits apart
+  std::uint16_t scale;
+  std::uint8_t high[4];
+  std::uint8_t codes[kStoredGroup / 2];
+};
+struct BlockQ5_1 {  // value = scale * code + minimum
+  std::uint16_t scale;
+  std::uint16_t minimum;
+  std::uint8_t high[4];
+  std::uint8_t codes[kStoredGroup / 2];
+};
+struct BlockIq4Nl {  // value = scale * table[code]
+  std::uint16_t scale;
+  std::uint8_t codes[kStoredGroup / 2];
+};
+
+// Blocks of 256: eight groups of 32, each with a 6-bit scale and minimum of its own,
+// value = scale * scales[group] * code - minimum * minima[group].
+inline constexpr int kStoredSuper = 256;
+struct BlockQ4_K {
+  std::uint16_t scale;
+  std::uint16_t minimum;
+  std::uint8_t scales[12];
+  std::uint8_t codes[kStoredSuper / 2];
+};
+struct BlockQ5_K {
+  std::uint16_t scale;
+  std::uint16_t minimum;
+  std::uint8_t scales[12];
+  std::uint8_t high[kStoredSuper / 8];
+  std::uint8_t codes[kStoredSuper / 2];
+};
+struct BlockQ6_K {  // sixteen groups of 16: value = scale * scales[group] * (code - 32)
+  std::uint8_t low[kStoredSuper / 2];
+  std::uint8_t high[kStoredSuper / 4];
+  std::int8_t scales[kStoredSuper / 16];
+  std::uint16_t scale;
+};
+static_assert(sizeof(BlockQ5_0) == 22 && sizeof(BlockQ5_1) == 24 && sizeof(BlockIq4Nl) == 18);
+static_assert(sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210);
 static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20);
 
 // Code i of a 4-bit block: the low halves of the 16 bytes come first, then the high halves.
@@ -31,6 +71,16 @@ inline int Nibble(const std::uint8_t* codes, int i) {
   constexpr int kHalf = kStoredGroup / 2;
   return i < kHalf ? codes[i] & 0x0f : codes[i - kHalf] >> 4;
 }
+
+// 32 neighbouring weights of the types above from Q5_0 on: value i = scale[i / 16] * code +
+// minimum, in this order of operations.
+struct CodeGroup {
+  float scale[2] = {};
+  float minimum = 0.0f;
+  bool has_minimum = false;
+  std::int8_t codes[kStoredGroup] = {};
+};
+CodeGroup ReadCodes(StoredType type, const std::byte* row, std::int64_t group);
 
 inline const std::byte* RowBytes(const TensorView& tensor, std::int64_t row) {
   const auto row_bytes = static_cast<std::size_t>(tensor.cols / BlockElements(tensor.type)) *

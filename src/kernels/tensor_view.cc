@@ -22,6 +22,18 @@ const char* ToString(StoredType type) {
       return "Q4_0";
     case StoredType::kQ4_1:
       return "Q4_1";
+    case StoredType::kQ5_0:
+      return "Q5_0";
+    case StoredType::kQ5_1:
+      return "Q5_1";
+    case StoredType::kQ4_K:
+      return "Q4_K";
+    case StoredType::kQ5_K:
+      return "Q5_K";
+    case StoredType::kQ6_K:
+      return "Q6_K";
+    case StoredType::kIq4Nl:
+      return "IQ4_NL";
   }
   return "?";
 }
@@ -35,7 +47,14 @@ int BlockElements(StoredType type) {
     case StoredType::kQ8_0:
     case StoredType::kQ4_0:
     case StoredType::kQ4_1:
+    case StoredType::kQ5_0:
+    case StoredType::kQ5_1:
+    case StoredType::kIq4Nl:
       return kStoredGroup;
+    case StoredType::kQ4_K:
+    case StoredType::kQ5_K:
+    case StoredType::kQ6_K:
+      return kStoredSuper;
   }
   return 1;
 }
@@ -53,6 +72,18 @@ int BlockBytes(StoredType type) {
       return sizeof(BlockQ4_0);
     case StoredType::kQ4_1:
       return sizeof(BlockQ4_1);
+    case StoredType::kQ5_0:
+      return sizeof(BlockQ5_0);
+    case StoredType::kQ5_1:
+      return sizeof(BlockQ5_1);
+    case StoredType::kIq4Nl:
+      return sizeof(BlockIq4Nl);
+    case StoredType::kQ4_K:
+      return sizeof(BlockQ4_K);
+    case StoredType::kQ5_K:
+      return sizeof(BlockQ5_K);
+    case StoredType::kQ6_K:
+      return sizeof(BlockQ6_K);
   }
   return 1;
 }
@@ -103,6 +134,20 @@ void DequantizeRow(const TensorView& tensor, std::int64_t row, std::span<float> 
         const float minimum = F16ToFloat(block.minimum);
         for (int i = 0; i < kStoredGroup; ++i) {
           to[i] = scale * static_cast<float>(Nibble(block.codes, i)) + minimum;
+        }
+      }
+      return;
+    case StoredType::kQ5_0:
+    case StoredType::kQ5_1:
+    case StoredType::kIq4Nl:
+    case StoredType::kQ4_K:
+    case StoredType::kQ5_K:
+    case StoredType::kQ6_K:
+      for (std::size_t g = 0; g < cols / kStoredGroup; ++g, to += kStoredGroup) {
+        const CodeGroup group = ReadCodes(tensor.type, source, static_cast<std::int64_t>(g));
+        for (int i = 0; i < kStoredGroup; ++i) {
+          const float value = group.scale[i / 16] * static_cast<float>(group.codes[i]);
+          to[i] = group.has_minimum ? value + group.minimum : value;
         }
       }
       return;

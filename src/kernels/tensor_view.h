@@ -11,7 +11,20 @@
 namespace tare::kernels {
 
 // Element types a checkpoint may hold. The GGUF reader maps its ids to these.
-enum class StoredType { kF32, kF16, kBf16, kQ8_0, kQ4_0, kQ4_1 };
+enum class StoredType {
+  kF32,
+  kF16,
+  kBf16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIq4Nl,
+};
 
 const char* ToString(StoredType type);
 // Elements per block (1 for plain types) and bytes per block.

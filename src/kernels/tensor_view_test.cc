@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "kernels/half.h"
 #include "kernels/stored_blocks.h"
@@ -45,6 +49,38 @@ TEST(Half, Bf16RoundsToNearestEven) {
 
 TensorView OneRow(StoredType type, const void* bytes, std::size_t size, std::int64_t cols) {
   return {type, 1, cols, {static_cast<const std::byte*>(bytes), size}};
+}
+
+std::vector<std::uint8_t> FromHex(const std::string& text) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<std::uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+// tests/golden/ggml_blocks.py wrote these with the gguf package.
+TEST(DequantizeRow, EqualsTheReferenceBitForBit) {
+  std::ifstream golden(TARE_SOURCE_DIR "/tests/golden/ggml_blocks.txt");
+  ASSERT_TRUE(golden) << "tests/golden/ggml_blocks.txt is missing";
+  int blocks = 0;
+  for (std::string name, block_hex, values_hex; golden >> name >> block_hex >> values_hex;) {
+    StoredType type = StoredType::kF32;
+    for (const StoredType candidate : {StoredType::kQ5_0, StoredType::kQ5_1, StoredType::kQ4_K,
+                                       StoredType::kQ5_K, StoredType::kQ6_K, StoredType::kIq4Nl}) {
+      if (name == ToString(candidate)) type = candidate;
+    }
+    ASSERT_NE(type, StoredType::kF32) << name;
+    const auto block = FromHex(block_hex);
+    const auto expected = FromHex(values_hex);
+    ASSERT_EQ(block.size(), static_cast<std::size_t>(BlockBytes(type)));
+    std::vector<float> values(static_cast<std::size_t>(BlockElements(type)));
+    ASSERT_EQ(expected.size(), values.size() * sizeof(float));
+    DequantizeRow(OneRow(type, block.data(), block.size(), BlockElements(type)), 0, values);
+    EXPECT_EQ(std::memcmp(values.data(), expected.data(), expected.size()), 0) << name;
+    ++blocks;
+  }
+  EXPECT_EQ(blocks, 12);
 }
 
 TEST(DequantizeRow, BlocksFollowTheirFormulas) {

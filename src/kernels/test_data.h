@@ -58,7 +58,13 @@ inline StoredMatrix RandomStored(StoredType type, std::int64_t rows, std::int64_
     std::size_t header = 2;
     const std::uint16_t scale = FloatToF16(value * 0.1f);  // either sign, as in real files
     std::memcpy(at, &scale, sizeof scale);
-    if (type == StoredType::kQ4_1) {
+    if (type == StoredType::kQ6_K) {  // its scale comes last
+      for (std::size_t i = 0; i < block_bytes - 2; ++i) at[i] = std::byte(random() & 0xff);
+      std::memcpy(at + block_bytes - 2, &scale, sizeof scale);
+      continue;
+    }
+    if (type == StoredType::kQ4_1 || type == StoredType::kQ5_1 || type == StoredType::kQ4_K ||
+        type == StoredType::kQ5_K) {
       const std::uint16_t minimum = FloatToF16(normal(random));
       std::memcpy(at + 2, &minimum, sizeof minimum);
       header = 4;

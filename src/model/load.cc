@@ -1,4 +1,5 @@
 #include "model/load.h"
+#include "kernels/isa.h"
 
 #include <array>
 
@@ -40,6 +41,7 @@ Result<std::unique_ptr<Checkpoint>> OpenCheckpoint(const std::filesystem::path& 
 
 Result<std::unique_ptr<LanguageModel>> LoadModel(const Checkpoint& checkpoint,
                                                  const LoadOptions& options) {
+  TARE_RETURN_IF_ERROR(kernels::CheckIsaEnvironment());
   if (options.check_memory) {
     TARE_TRY(const MemoryNeed need, EstimateMemory(checkpoint, options.dtype, 0));
     TARE_TRY(const std::uint64_t available, AvailableMemory());

@@ -94,6 +94,7 @@ Status Scheduler::Submit(SequenceSpec spec, Nanos now) {
     }
   }
   if (spec.deadline) deadlines_.insert({*spec.deadline, spec.id});
+  nothing_fits_ = false;
   s.spec = std::move(spec);
   waiting_.insert(OrderOf(s));
   sequences_.emplace(s.spec.id, std::move(s));
@@ -112,6 +113,7 @@ void Scheduler::Remove(Sequence& s) {
     if (Sequence* fork = FindSequence(id)) fork->expects_fork = false;
   }
   ReleasePages(s);
+  nothing_fits_ = false;
   (s.running ? running_ : waiting_).erase(OrderOf(s));
   if (s.spec.deadline) deadlines_.erase({*s.spec.deadline, s.spec.id});
   sequences_.erase(s.spec.id);
@@ -175,8 +177,12 @@ StepPlan Scheduler::Plan(Nanos now) {
   if (decoding && options_.prefill_chunk > 0) {
     budget_ = std::min(budget_, static_cast<std::uint32_t>(options_.prefill_chunk));
   }
+  const std::uint32_t before_prompts = budget_;
   PlanRunning(false);
+  const std::size_t waiting = waiting_.size();
   if (!preempted_ && !WindowOpen(now)) Admit();
+  nothing_fits_ = !preempted_ && budget_ == before_prompts && budget_ > 0 &&
+                  waiting_.size() == waiting && plan.copies.empty();
   Materialise(plan);
   plan.discarded = pool_.ReturnSlabs();
   stats_.pages_returned += plan.discarded.size();
@@ -529,6 +535,7 @@ void Scheduler::Fork(Sequence& leader) {
     if (found == nullptr) continue;
     Sequence& s = *found;
     s.expects_fork = false;
+    nothing_fits_ = false;
     // Without a place it waits, and finds the full pages in the prefix cache later.
     if (running_.size() >= static_cast<std::size_t>(options_.max_num_seqs)) continue;
     const std::uint32_t pages = PagesFor(s.tokens.size());

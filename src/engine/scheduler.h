@@ -130,6 +130,15 @@ class Scheduler {
   // `sampled` has one entry per slice that wants logits, in order of slices.
   std::vector<EndedSequence> Commit(const StepPlan& plan, std::span<const SampledToken> sampled);
 
+  // Simulation runs through long stretches in which the running sequences only decode. DecodesAhead
+  // is how many of the coming steps, if nothing is submitted or cancelled, would plan exactly one
+  // token of every running sequence, end none of them and do nothing else; it may be too low, never
+  // too high. AdvanceDecodes leaves everything, page numbers included, as that many rounds of Plan
+  // and Commit would that sample `token` for every sequence (scheduler_property_test.cc holds one
+  // against the other). `steps` is at most DecodesAhead(). Not between Plan and Commit.
+  std::uint32_t DecodesAhead() const;
+  void AdvanceDecodes(std::uint32_t steps, TokenId token);
+
   // Sequences dropped by Plan since the last call because their deadline had passed.
   std::vector<SequenceId> TakeExpired() { return std::exchange(expired_, {}); }
   // When Plan may have something to do although nothing was submitted: the end of the batch window
@@ -199,6 +208,10 @@ class Scheduler {
   // Plans the pinned tokens of a ring whose positions have moved, as far as the budget goes.
   bool Refresh(Sequence& s);
   bool MayWrite(PageId page) const;
+  // Pages a decoding sequence takes in its next `steps` steps.
+  static std::uint32_t PagesTaken(const Sequence& s, std::uint32_t steps);
+  // Gives a decoding sequence `count` tokens more to compute, as if sampled.
+  void AppendDecoded(Sequence& s, std::uint32_t count, TokenId token) const;
   bool EnsurePages(Sequence& s, std::uint32_t count);
   std::uint32_t PinnedPages(const Sequence& s) const;
   // Forgets the oldest part of a full ring.
@@ -225,6 +238,9 @@ class Scheduler {
   std::vector<SequenceId> expired_;
   std::uint32_t budget_ = 0;  // tokens left in the plan being made
   bool preempted_ = false;    // in the plan being made
+  // The last plan only decoded and found no room for those waiting. Decoding never makes room, so
+  // until something ends, comes or goes, no plan will.
+  bool nothing_fits_ = false;
   SchedulerStats stats_;
 };
 

@@ -191,5 +191,73 @@ TEST(SchedulerPropertyTest, TheSameHistoryGivesTheSamePlans) {
   }));
 }
 
+// One scheduler goes step by step, the other takes DecodesAhead() steps at once: nothing that can
+// be seen from outside may tell them apart, page numbers included.
+TEST(SchedulerPropertyTest, AdvancingManyStepsEqualsTakingThem) {
+  std::uint64_t skipped = 0;
+  EXPECT_TRUE(CheckHistories(3000, [&](const std::vector<Action>& history) {
+    const auto seed = static_cast<std::size_t>(*rc::gen::inRange(0, 420));
+    SchedulerOptions options = VariedOptions(seed);
+    options.compaction_pages = 0;
+    options.batch_window = Nanos{};
+    options.pool.pages = 8 + static_cast<std::uint32_t>(seed % 5) * 6;
+    Scheduler slow = *Scheduler::Create(options), fast = *Scheduler::Create(options);
+    Nanos now{};
+    std::uint64_t next_id = 1;
+    const auto one_step = [](Scheduler& scheduler, Nanos at) {
+      StepPlan plan = scheduler.Plan(at);
+      std::vector<SampledToken> sampled;
+      for (const PlannedSlice& slice : plan.slices) {
+        if (slice.wants_logits) sampled.push_back({TokenId{7}, false});
+      }
+      std::vector<EndedSequence> ended = scheduler.Commit(plan, sampled);
+      return std::pair(std::move(plan), std::move(ended));
+    };
+    const auto both_step = [&] {
+      const std::uint32_t ahead = fast.DecodesAhead();
+      for (std::uint32_t i = 0; i < ahead; ++i) {
+        const auto [plan, ended] = one_step(slow, now);
+        RC_ASSERT(ended.empty());
+        RC_ASSERT(plan.slices.size() == static_cast<std::size_t>(slow.Stats().running));
+        for (const PlannedSlice& slice : plan.slices) RC_ASSERT(slice.num_tokens == 1u);
+        RC_ASSERT(plan.copies.empty());
+      }
+      fast.AdvanceDecodes(ahead, TokenId{7});
+      skipped += ahead;
+      fast.CheckInvariants();
+      const SchedulerStats a = slow.Stats(), b = fast.Stats();
+      RC_ASSERT(a.running == b.running && a.waiting == b.waiting);
+      RC_ASSERT(a.pages_used == b.pages_used && a.pages_cached == b.pages_cached);
+      RC_ASSERT(a.stranded_share == b.stranded_share);
+      RC_ASSERT(a.unused_slot_share == b.unused_slot_share);
+      RC_ASSERT(a.computed_tokens == b.computed_tokens && a.preemptions == b.preemptions);
+      RC_ASSERT(a.prefix_hits == b.prefix_hits && a.pages_returned == b.pages_returned);
+      const auto [plan_a, ended_a] = one_step(slow, now);
+      const auto [plan_b, ended_b] = one_step(fast, now);
+      RC_ASSERT(Same(plan_a, plan_b));
+      RC_ASSERT(ended_a.size() == ended_b.size());
+      for (std::size_t i = 0; i < ended_a.size(); ++i) RC_ASSERT(ended_a[i].id == ended_b[i].id);
+    };
+    for (const Action& action : history) {
+      now += std::chrono::milliseconds(1);
+      if (action.what % 3 != 0) {
+        for (int i = 0; i < 1 + action.a % 3; ++i) both_step();
+        continue;
+      }
+      SequenceSpec spec =
+          Spec(next_id++, Tokens({{action.a % 3, 1 + action.a % 50}, {7, action.b % 30}}),
+               1 + action.c % 60);
+      spec.tier = action.c % 3 == 0 ? Tier::kBatch : Tier::kInteractive;
+      spec.use_prefix_cache = seed % 2 == 0;
+      SequenceSpec copy = spec;
+      RC_ASSERT(slow.Submit(std::move(spec), now).has_value());
+      RC_ASSERT(fast.Submit(std::move(copy), now).has_value());
+    }
+    for (int i = 0; i < 20000 && !fast.idle(); ++i) both_step();
+    RC_ASSERT(fast.idle() && slow.idle());
+  }));
+  EXPECT_GT(skipped, 10'000u);
+}
+
 }  // namespace
 }  // namespace tare::engine

@@ -1,4 +1,5 @@
-// tare bench: the engine alone, and what share of this machine's measured limits it reaches.
+// tare bench: the engine alone, and what share of this machine's measured limits it reaches; with
+// --calibrate, the step times a simulation needs.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -6,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/tare/calibrate_model.h"
 #include "apps/tare/commands.h"
 #include "apps/tare/local_model_flags.h"
+#include "base/files.h"
 #include "engine/benchmark.h"
 #include "engine/local_model.h"
 #include "kernels/limits.h"
@@ -19,6 +22,7 @@ struct Arguments {
   LocalModelFlags model;
   engine::BenchmarkPlan plan;
   std::vector<int> prompts = {512};
+  std::string calibrate;
   bool json = false;
 };
 
@@ -67,7 +71,33 @@ void PrintResult(const engine::BenchmarkResult& r, double share) {
   std::fflush(stdout);
 }
 
+// Times the steps of an idle engine and writes what tare sim reads.
+Result<int> Calibrate(const Arguments& arguments) {
+  TARE_TRY(engine::LocalModelOptions options, arguments.model.ToOptions());
+  TARE_TRY(const sim::Calibration calibration, CalibrateLocalModel(std::move(options)));
+  const std::string text = sim::ToJson(calibration).dump(2) + "\n";
+  TARE_RETURN_IF_ERROR(WriteFileAtomic(arguments.calibrate, text));
+  if (arguments.json) {
+    std::fputs(text.c_str(), stdout);
+  } else {
+    std::printf(
+        "%s (%s) on %s, %d threads: %zu points in %.0f s\n"
+        "error of step times: fitted median %.1f %%, left out median %.1f %%, worst %.1f %% (%s)\n"
+        "written to %s; use it as `calibration:` of a group of replicas (tare sim)\n",
+        calibration.model.c_str(), calibration.dtype.c_str(), calibration.cpu.c_str(),
+        calibration.threads, calibration.points.size(), calibration.took_s,
+        100 * calibration.fitted.median, 100 * calibration.left_out.median,
+        100 * calibration.left_out.worst, calibration.left_out.worst_what.c_str(),
+        arguments.calibrate.c_str());
+  }
+  return kSuccess;
+}
+
 int Run(const Arguments& arguments) {
+  if (!arguments.calibrate.empty()) {
+    const Result<int> code = Calibrate(arguments);
+    return code ? *code : Report(code.error());
+  }
   auto options = arguments.model.ToOptions();
   if (!options) return Report(options.error());
   engine::BenchmarkPlan plan = arguments.plan;
@@ -117,7 +147,9 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("bench", "Speed of the engine alone, against this machine's limits");
-  command->footer("Example:\n  tare bench smollm2 --dtype int4 --pp 512,2048 --tg 128 --batch 1,8");
+  command->footer(
+      "Example:\n  tare bench smollm2 --dtype int4 --pp 512,2048 --tg 128 --batch 1,8\n"
+      "  tare bench smollm2 --dtype int4 --calibrate smollm2-int4.json");
   arguments->model.AddTo(*command);
   command
       ->add_option("--pp", arguments->prompts,
@@ -135,6 +167,9 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   command->add_option("--repeat", arguments->plan.repeats, "Runs of each; the median counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 100));
+  command->add_option("--calibrate", arguments->calibrate,
+                      "Time steps over a grid instead (under a minute) and write what tare sim "
+                      "needs into this file");
   command->add_flag("--json", arguments->json, "One JSON document on stdout");
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return Run(*arguments); }; });

@@ -34,5 +34,6 @@ void AddEcon(CLI::App& app, Invocation& invocation);
 void AddCheck(CLI::App& app, Invocation& invocation);
 void AddEval(CLI::App& app, Invocation& invocation);
 void AddAdvise(CLI::App& app, Invocation& invocation);
+void AddSim(CLI::App& app, Invocation& invocation);
 
 }  // namespace tare::app

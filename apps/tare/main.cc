@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   AddRuns(app, invocation);
   AddEcon(app, invocation);
   AddCheck(app, invocation);
+  AddSim(app, invocation);
   AddAdvise(app, invocation);
   AddEval(app, invocation);
 

@@ -146,6 +146,8 @@ class Scheduler {
   std::optional<Nanos> WakeAt() const;
 
   bool idle() const { return sequences_.empty(); }
+  std::size_t running() const { return running_.size(); }
+  std::uint32_t pages_used() const { return pool_.used(); }
   // Tokens of a sequence's prompt found in the prefix cache when it was first admitted.
   int CachedTokens(SequenceId id) const;
   SchedulerStats Stats() const;

@@ -101,6 +101,17 @@ void Recorder::Chunk(Nanos at, int tokens, Nanos gap, bool measured) {
   ++gap_heat_[index][static_cast<std::size_t>(HeatBand(gap))];
 }
 
+void Recorder::Chunks(Nanos at, std::uint64_t count, Nanos gap, std::uint64_t measured) {
+  SecondBucket& second = Second(at);
+  second.tokens += count;
+  second.chunks += count;
+  if (at >= window_begin_ && at < window_end_) window_tokens_ += count;
+  gaps_.Add(gap.count(), measured);
+  const std::size_t index = SecondsSince(start_, at);
+  if (index >= gap_heat_.size()) gap_heat_.resize(index + 1);
+  gap_heat_[index][static_cast<std::size_t>(HeatBand(gap))] += static_cast<std::uint32_t>(count);
+}
+
 void Recorder::Merge(Recorder&& other) {
   requests_.insert(requests_.end(), other.requests_.begin(), other.requests_.end());
   gaps_.Merge(other.gaps_);

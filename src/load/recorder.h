@@ -97,6 +97,10 @@ class Recorder {
   // belongs to a request of the measured window.
   void Chunk(Nanos at, int tokens, Nanos gap, bool measured);
 
+  // `count` chunks of one token at `at`, each `gap` after the one before of its answer, `measured`
+  // of them of measured requests: a simulated step, at the cost of one chunk.
+  void Chunks(Nanos at, std::uint64_t count, Nanos gap, std::uint64_t measured);
+
   // How far the recorded receipt of a chunk is from the true time it was sent (self-test).
   void TimingError(Nanos error) { timing_error_.Add(error.count()); }
   const Histogram& timing_error() const { return timing_error_; }

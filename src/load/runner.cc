@@ -69,13 +69,6 @@ int ChooseThreads(const LoadOptions& options) {
   return std::clamp(wanted, 1, cores);
 }
 
-// A tenth of the run, at most ten seconds; a run that counts requests has none unless asked.
-Nanos ChooseWarmUp(const LoadOptions& options) {
-  if (options.warm_up) return *options.warm_up;
-  if (options.duration <= Nanos(0)) return Nanos(0);
-  return std::min(options.duration / 10, kMostWarmUp);
-}
-
 // Every stream is a descriptor: take as many as the system lets us.
 void RaiseFileLimit() {
   rlimit limit{};
@@ -275,6 +268,10 @@ json ClientFacts(const std::vector<ThreadMeasurement>& threads) {
 
 }  // namespace
 
+Nanos DefaultWarmUp(Nanos duration) {
+  return duration <= Nanos(0) ? Nanos(0) : std::min(duration / 10, kMostWarmUp);
+}
+
 Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   LoadOptions options = given;
   TARE_RETURN_IF_ERROR(CheckOptions(options));
@@ -306,7 +303,7 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   plan.verify_tls = options.verify_tls;
   plan.prompts = prompts.get();
   plan.trace = trace;
-  const Nanos warm_up = ChooseWarmUp(options);
+  const Nanos warm_up = options.warm_up.value_or(DefaultWarmUp(options.duration));
   plan.start = net::MonotonicNow() + kLeadTime;
   plan.window_begin = plan.start + warm_up;
   plan.window_end =

@@ -115,6 +115,10 @@ class ProgressSink {
   virtual bool Cancelled() { return false; }
 };
 
+// The warm-up of a run of this length when none is asked for: a tenth of it, at most ten seconds;
+// none when the run counts requests (`duration` 0).
+Nanos DefaultWarmUp(Nanos duration);
+
 // `progress` may be null.
 Result<store::RunRecord> RunLoad(const LoadOptions& options, ProgressSink* progress);
 

@@ -1,0 +1,197 @@
+#include "advise/sim_validation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "advise/local_server.h"
+#include "load/runner.h"
+#include "sim/replica_group.h"
+#include "sim/simulate.h"
+
+namespace tare::advise {
+namespace {
+
+using nlohmann::json;
+
+// The targets of docs/SIMULATION.md.
+constexpr double kThroughputTolerance = 0.10, kTpotTolerance = 0.10, kTtftTolerance = 0.20;
+
+class Relay final : public load::ProgressSink {
+ public:
+  explicit Relay(const SimValidationOptions& options) : options_(options) {}
+  void OnProgress(const load::LoadProgress&) override {}
+  bool Cancelled() override { return options_.cancelled && options_.cancelled(); }
+
+ private:
+  const SimValidationOptions& options_;
+};
+
+Result<store::RunRecord> Measure(const SimValidationOptions& options, const LocalServer& server,
+                                 int users) {
+  load::LoadOptions load;
+  load.url = server.url();
+  load.name = fmt::format("simulation check, {} users", users);
+  load.arrival.kind = load::ArrivalSpec::Kind::kClosed;
+  load.arrival.users = users;
+  load.workload.input_tokens = options.input_tokens;
+  load.workload.output_tokens = options.output_tokens;
+  load.workload.seed = static_cast<std::uint64_t>(users);
+  load.duration = options.duration;
+  load.server_pid = server.pid();
+  Relay relay(options);
+  return load::RunLoad(load, &relay);
+}
+
+double InputTokens(const store::RunRecord& record) {
+  const auto ok = static_cast<double>(std::max<std::uint64_t>(1, record.summary.ok));
+  return static_cast<double>(record.summary.input_tokens) / ok;
+}
+
+// The probe's leftovers: what its figures have more than the simulation's.
+void LearnFromProbe(const store::RunRecord& measured, const store::RunRecord& simulated, int users,
+                    sim::Calibration& calibration) {
+  const double tpot = measured.summary.tpot.sent.p50 - simulated.summary.tpot.sent.p50;
+  if (std::isfinite(tpot)) calibration.seconds_per_stream = std::max(0.0, tpot / users);
+  const double ttft = measured.summary.ttft.sent.p50 - simulated.summary.ttft.sent.p50;
+  // Before its step a request is received and tokenised; what comes after belongs to both
+  // directions, and only their sum can be seen from outside.
+  if (std::isfinite(ttft)) calibration.request_seconds = std::max(0.0, ttft);
+}
+
+ComparedLoad Compare(int users, store::RunRecord measured, store::RunRecord simulated) {
+  ComparedLoad load;
+  load.users = users;
+  const store::RunSummary &m = measured.summary, &s = simulated.summary;
+  load.metrics = {
+      {"output tokens/s", m.output_tokens_per_s, s.output_tokens_per_s, kThroughputTolerance},
+      {"TPOT P50", m.tpot.sent.p50, s.tpot.sent.p50, kTpotTolerance},
+      {"TTFT P90", m.ttft.sent.p90, s.ttft.sent.p90, kTtftTolerance},
+  };
+  load.measured = std::move(measured);
+  load.simulated = std::move(simulated);
+  return load;
+}
+
+}  // namespace
+
+bool SimValidation::ok() const {
+  return std::all_of(loads.begin(), loads.end(), [](const ComparedLoad& load) {
+    return load.measured.valid &&
+           std::all_of(load.metrics.begin(), load.metrics.end(),
+                       [](const ComparedMetric& metric) { return metric.ok(); });
+  });
+}
+
+Result<store::RunRecord> SimulateLike(const store::RunRecord& measured, int users,
+                                      const SimValidationOptions& options,
+                                      const sim::Calibration& calibration) {
+  sim::SimPlan plan;
+  plan.name = fmt::format("{} users, simulated", users);
+  sim::ClusterSpec& cluster = plan.cluster;
+  cluster.traffic.arrival.kind = load::ArrivalSpec::Kind::kClosed;
+  cluster.traffic.arrival.users = users;
+  cluster.traffic.seed = static_cast<std::uint64_t>(users);
+  sim::TrafficClass kind;
+  const double input = InputTokens(measured);
+  kind.input_tokens = std::max(1, static_cast<int>(std::lround(input)));
+  kind.output_tokens = options.output_tokens;
+  const auto answers = static_cast<double>(std::max<std::uint64_t>(1, measured.summary.ok));
+  kind.shared_prefix =
+      std::clamp(static_cast<double>(measured.summary.cached_tokens) / answers / input, 0.0, 1.0);
+  cluster.traffic.classes = {kind};
+  cluster.duration = options.duration;
+  cluster.warm_up = load::DefaultWarmUp(options.duration);
+
+  sim::ReplicaPlan replica;
+  replica.name = "engine";
+  TARE_TRY(sim::BuiltGroup group,
+           sim::GroupOfCalibration(replica, calibration, kind.input_tokens + kind.output_tokens));
+  cluster.groups = {std::move(group.spec)};
+  plan.facts = {std::move(group.facts)};
+  TARE_TRY(sim::Simulation simulation, sim::Simulate(plan, nullptr));
+  return std::move(simulation.record);
+}
+
+Result<SimValidation> ValidateSimulation(const SimValidationOptions& options) {
+  const auto tell = [&](const std::string& what) {
+    if (options.on_progress) options.on_progress(what);
+  };
+  SimValidation validation;
+  validation.calibration = options.calibration;
+  LocalServerOptions server_options;
+  server_options.command = {options.program, "serve", options.model.string(), "--port", "0"};
+  server_options.command.insert(server_options.command.end(), options.serve_flags.begin(),
+                                options.serve_flags.end());
+  server_options.log = options.server_log;
+  server_options.cancelled = options.cancelled;
+  tell("starting the server");
+  TARE_TRY(LocalServer server, LocalServer::Start(server_options));
+  tell(fmt::format("probe, {} users", options.probe_users));
+  TARE_TRY(const store::RunRecord probe, Measure(options, server, options.probe_users));
+  TARE_TRY(const store::RunRecord like,
+           SimulateLike(probe, options.probe_users, options, validation.calibration));
+  LearnFromProbe(probe, like, options.probe_users, validation.calibration);
+  for (const int users : options.users) {
+    tell(fmt::format("{} users", users));
+    TARE_TRY(store::RunRecord measured, Measure(options, server, users));
+    TARE_TRY(store::RunRecord simulated,
+             SimulateLike(measured, users, options, validation.calibration));
+    validation.loads.push_back(Compare(users, std::move(measured), std::move(simulated)));
+  }
+  TARE_RETURN_IF_ERROR(server.Stop());
+  return validation;
+}
+
+json ToJson(const SimValidation& validation) {
+  json loads = json::array();
+  for (const ComparedLoad& load : validation.loads) {
+    json metrics = json::array();
+    for (const ComparedMetric& metric : load.metrics) {
+      metrics.push_back({{"name", metric.name},
+                         {"measured", metric.measured},
+                         {"simulated", metric.simulated},
+                         {"error", metric.error()},
+                         {"tolerance", metric.tolerance},
+                         {"ok", metric.ok()}});
+    }
+    loads.push_back({{"users", load.users},
+                     {"measured_valid", load.measured.valid},
+                     {"metrics", std::move(metrics)}});
+  }
+  json calibration = sim::ToJson(validation.calibration);
+  calibration.erase("points");
+  return {{"ok", validation.ok()},
+          {"calibration", std::move(calibration)},
+          {"loads", std::move(loads)}};
+}
+
+std::string Table(const SimValidation& validation) {
+  const sim::Calibration& c = validation.calibration;
+  std::string out = fmt::format(
+      "{} ({}) on {}, {} threads\n"
+      "step times: left out median error {:.1f} %, worst {:.1f} % ({})\n"
+      "outside the steps: {:.2f} ms a request, {:.3f} ms a stream and step\n\n"
+      "  {:>5}  {:<18}{:>12}{:>12}{:>9}{:>8}\n",
+      c.model, c.dtype, c.cpu, c.threads, 100 * c.left_out.median, 100 * c.left_out.worst,
+      c.left_out.worst_what, 1e3 * c.request_seconds, 1e3 * c.seconds_per_stream, "users", "",
+      "measured", "simulated", "error", "within");
+  for (const ComparedLoad& load : validation.loads) {
+    for (const ComparedMetric& metric : load.metrics) {
+      const bool rate = metric.name.find("/s") != std::string::npos;
+      const auto show = [&](double value) {
+        return rate ? fmt::format("{:.1f}", value) : fmt::format("{:.2f} ms", 1e3 * value);
+      };
+      out += fmt::format("  {:>5}  {:<18}{:>12}{:>12}{:>+8.1f}%{:>7.0f}%  {}\n", load.users,
+                         metric.name, show(metric.measured), show(metric.simulated),
+                         100 * metric.error(), 100 * metric.tolerance, metric.ok() ? "✔" : "✘");
+    }
+    if (!load.measured.valid) {
+      for (const store::ValidityCheck& check : load.measured.checks) {
+        if (!check.ok) out += fmt::format("         measured run invalid: {}\n", check.detail);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace tare::advise

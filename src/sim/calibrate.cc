@@ -1,0 +1,228 @@
+#include "sim/calibrate.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <random>
+
+#include "base/clock.h"
+
+namespace tare::sim {
+namespace {
+
+// Keeps the time of every token.
+class TimingSink final : public engine::GenerateSink {
+ public:
+  explicit TimingSink(const Clock& clock) : clock_(clock) {}
+  void OnTokens(engine::GenerateChunk chunk) override {
+    const Nanos now = clock_.Now();
+    for (std::size_t i = 0; i < chunk.tokens.size(); ++i) times_.push_back(now);
+  }
+  void OnDone(const engine::GenerateUsage& usage) override {
+    usage_ = usage;
+    Finish();
+  }
+  void OnError(Error error) override {
+    error_ = std::move(error);
+    Finish();
+  }
+  Status Wait() {
+    std::unique_lock lock(mutex_);
+    finished_.wait(lock, [this] { return done_; });
+    if (error_) return tl::unexpected(*error_);
+    return {};
+  }
+  // Valid after Wait.
+  const std::vector<Nanos>& times() const { return times_; }
+  const engine::GenerateUsage& usage() const { return usage_; }
+
+ private:
+  void Finish() {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    finished_.notify_one();
+  }
+  const Clock& clock_;
+  std::vector<Nanos> times_;
+  engine::GenerateUsage usage_;
+  std::optional<Error> error_;
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  bool done_ = false;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Measurer {
+ public:
+  Measurer(engine::Engine& engine, const CalibrationPlan& plan) : engine_(engine), plan_(plan) {}
+
+  // The steps a prompt of `length` tokens takes when it is alone.
+  Result<TimedSteps> Prompt(int length) {
+    std::vector<double> seconds;
+    for (int repeat = 0; repeat < plan_.repeats; ++repeat) {
+      TARE_TRY(const auto sink, Submit(length, 1));
+      TARE_RETURN_IF_ERROR(sink->Wait());
+      seconds.push_back(ToSeconds(sink->usage().first_token - sink->usage().queued));
+    }
+    TimedSteps point;
+    point.what = fmt::format("prompt of {} tokens", length);
+    point.seconds = Median(seconds);
+    for (int start = 0; start < length; start += plan_.max_num_batched_tokens) {
+      const double tokens = std::min(plan_.max_num_batched_tokens, length - start);
+      StepLoad load;
+      load.rows = tokens;
+      load.logit_rows = start + static_cast<int>(tokens) == length ? 1 : 0;
+      if (tokens == 1) {
+        load.decode_context = start + 1;
+      } else {
+        load.prefill_context = start + tokens;
+        load.prefill_pairs = tokens * start + tokens * (tokens + 1) / 2;
+      }
+      point.steps.push_back(load);
+    }
+    return point;
+  }
+
+  // A step of `batch` sequences that decode, each `prompt` tokens and a few long.
+  Result<TimedSteps> Decode(int batch, int prompt) {
+    // While the first sequences already decode the others are still prefilled; what is timed
+    // begins when the last one has begun.
+    const int steps_to_begin =
+        prompt * batch /
+            std::max(1, std::min(plan_.prefill_chunk > 0 ? plan_.prefill_chunk
+                                                         : plan_.max_num_batched_tokens,
+                                 plan_.max_num_batched_tokens)) +
+        batch + 2;
+    const int room = plan_.max_model_len - prompt - 1;
+    const int answer = std::min(room, steps_to_begin + plan_.decode_steps);
+    std::vector<std::shared_ptr<TimingSink>> sinks;
+    for (int i = 0; i < batch; ++i) {
+      TARE_TRY(sinks.emplace_back(), Submit(prompt, answer));
+    }
+    for (const auto& sink : sinks) TARE_RETURN_IF_ERROR(sink->Wait());
+    Nanos begin{}, end = Nanos::max();
+    for (const auto& sink : sinks) {
+      begin = std::max(begin, sink->times().front());
+      end = std::min(end, sink->times().back());
+    }
+    const std::vector<Nanos>& times = sinks.front()->times();
+    std::vector<double> gaps;
+    for (std::size_t i = 1; i < times.size(); ++i) {
+      if (times[i - 1] >= begin && times[i] <= end)
+        gaps.push_back(ToSeconds(times[i] - times[i - 1]));
+    }
+    if (gaps.empty()) {
+      return Fail(ErrorKind::kInvalidArgument,
+                  "{} sequences of {} tokens end before they decode together; give a larger "
+                  "max_model_len",
+                  batch, prompt);
+    }
+    // Tokens each sequence has, half way through what was timed.
+    const Nanos middle = begin + (end - begin) / 2;
+    double context = 0;
+    for (const auto& sink : sinks) {
+      const auto& own = sink->times();
+      context += prompt + static_cast<double>(std::lower_bound(own.begin(), own.end(), middle) -
+                                              own.begin());
+    }
+    TimedSteps point;
+    point.what = fmt::format("{} decode at {} tokens", batch, prompt);
+    point.seconds = Median(gaps);
+    point.steps = {DecodeLoad(batch, context)};
+    return point;
+  }
+
+ private:
+  // A prompt of random tokens, so that no page of it is in the cache.
+  Result<std::shared_ptr<TimingSink>> Submit(int length, int answer) {
+    engine::GenerateRequest request;
+    const auto vocabulary = static_cast<std::uint64_t>(engine_.config().vocab);
+    for (int i = 0; i < length; ++i) {
+      request.prompt.push_back(TokenId{static_cast<std::int32_t>(random_() % vocabulary)});
+    }
+    request.max_new_tokens = answer;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0;
+    request.use_prefix_cache = false;
+    auto sink = std::make_shared<TimingSink>(clock_);
+    TARE_RETURN_IF_ERROR(engine_.Submit(std::move(request), sink));
+    return sink;
+  }
+
+  engine::Engine& engine_;
+  const CalibrationPlan& plan_;
+  const SteadyClock clock_;
+  std::mt19937_64 random_{1};
+};
+
+struct GridPoint {
+  int batch = 0;  // 0: a prompt alone
+  int length = 0;
+};
+
+// Most used first, so that a budget cuts the rest.
+std::vector<GridPoint> Grid(const CalibrationPlan& plan) {
+  std::vector<GridPoint> grid;
+  constexpr int kShort = 16;
+  for (const int batch : {1, 2, 4, 8, 16, 32, 64, 128}) {
+    if (batch <= plan.max_num_seqs) grid.push_back({batch, kShort});
+  }
+  for (const int length : {2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}) {
+    if (length < plan.max_model_len && length <= plan.max_num_batched_tokens) {
+      grid.push_back({0, length});
+    }
+  }
+  const int longest = plan.max_model_len - 2 - plan.decode_steps;
+  for (const int length : {512, 1024, 1536}) {
+    if (length > longest) continue;
+    if (length > plan.max_num_batched_tokens) grid.push_back({0, length});
+    for (const int batch : {1, 4}) {
+      if (batch <= plan.max_num_seqs) grid.push_back({batch, length});
+    }
+  }
+  for (const int batch : {8, 16, 32}) {
+    if (batch <= plan.max_num_seqs && 256 <= longest) grid.push_back({batch, 256});
+  }
+  for (const int batch : {3, 6, 12, 24}) {
+    if (batch <= plan.max_num_seqs) grid.push_back({batch, kShort});
+  }
+  return grid;
+}
+
+}  // namespace
+
+Result<Calibration> Calibrate(engine::Engine& engine, const CalibrationPlan& plan,
+                              const std::function<void(const CalibrationProgress&)>& progress) {
+  const SteadyClock clock;
+  const Nanos started = clock.Now();
+  Measurer measurer(engine, plan);
+  const std::vector<GridPoint> grid = Grid(plan);
+  Calibration calibration;
+  calibration.max_num_seqs = plan.max_num_seqs;
+  calibration.max_num_batched_tokens = plan.max_num_batched_tokens;
+  calibration.prefill_chunk = plan.prefill_chunk;
+  calibration.max_model_len = plan.max_model_len;
+  // Caches, page tables and clocks settle.
+  TARE_RETURN_IF_ERROR(measurer.Prompt(32));
+  int done = 0;
+  for (const GridPoint& at : grid) {
+    if (clock.Now() - started > plan.budget && calibration.points.size() >= 4) break;
+    TARE_TRY(TimedSteps point,
+             at.batch > 0 ? measurer.Decode(at.batch, at.length) : measurer.Prompt(at.length));
+    ++done;
+    if (progress) progress({point.what, done, static_cast<int>(grid.size())});
+    calibration.points.push_back(std::move(point));
+  }
+  calibration.fit = FitSteps(calibration.points);
+  calibration.fitted = ErrorOf(calibration.fit, calibration.points);
+  calibration.left_out = LeaveOneOutError(calibration.points);
+  calibration.took_s = ToSeconds(clock.Now() - started);
+  return calibration;
+}
+
+}  // namespace tare::sim

@@ -12,6 +12,8 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
+#include "econ/catalog.h"
+#include "econ/claims_reader.h"
 
 namespace tare::advise {
 namespace {
@@ -134,6 +136,13 @@ void FillStored(const Plan& plan, std::vector<store::RunRecord> records, Candida
   for (const auto& [level, runs] : by_level) result.levels.push_back(Combine(level, runs, plan));
 }
 
+Result<std::vector<econ::JudgedClaim>> JudgeClaims(const std::filesystem::path& path) {
+  TARE_TRY(const econ::Catalog catalog, econ::Catalog::BuiltIn());
+  TARE_TRY(const config::Document document, config::Document::Load(path));
+  TARE_TRY(const econ::ClaimsFile claims, econ::ReadClaims(document, catalog));
+  return econ::JudgeAll(claims);
+}
+
 }  // namespace
 
 Result<Report> Advise(const Plan& plan, const PriceList& prices, Bench& bench,
@@ -157,6 +166,9 @@ Result<Report> Advise(const Plan& plan, const PriceList& prices, Bench& bench,
                          candidate.line, candidate.name, candidate.model.string());
       }
       result.command = ServeCommand("tare", candidate, 8000);
+    }
+    if (!candidate.claims.empty()) {
+      TARE_TRY(result.claims, JudgeClaims(candidate.claims));
     }
     if (candidate.kind == Candidate::Kind::kStored) {
       TARE_TRY(std::vector<store::RunRecord> records, bench.Stored(candidate));

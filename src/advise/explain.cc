@@ -58,6 +58,16 @@ std::string Saving(const Report& report, const Words& words) {
                     {"high", FormatShare(ranking.difference_high)}});
 }
 
+// Of the first two, those whose figures are simulated.
+std::string SimulatedNames(const Report& report) {
+  std::string names;
+  for (const auto& index : {report.ranking.first, report.ranking.second}) {
+    if (!index || report.candidates[*index].tag() != "simulated") continue;
+    names += (names.empty() ? "" : ", ") + report.candidates[*index].candidate.name;
+  }
+  return names;
+}
+
 // How far apart the costs could be, though their means are not.
 std::string EqualInterval(const Report& report, const Words& words) {
   const Ranking& ranking = report.ranking;
@@ -218,6 +228,13 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
         break;
       case Verdict::kTooClose:
         why.push_back(Saving(report, words));
+        if (const std::string simulated = SimulatedNames(report); !simulated.empty()) {
+          why.push_back(words.Say("why.measure_simulated",
+                                  {{"names", simulated},
+                                   {"p", FormatShare(ranking.standings[*ranking.first].p_best)},
+                                   {"confidence", FormatShare(report.plan.confidence)}}));
+          break;
+        }
         why.push_back(words.Say("why.measure_more",
                                 {{"factor", fmt::format("{:.0f}", std::ceil(ranking.measurement_factor))},
                                  {"p", FormatShare(ranking.standings[*ranking.first].p_best)},

@@ -8,6 +8,7 @@
 #include "advise/candidate_command.h"
 #include "advise/cpu_use.h"
 #include "advise/machine.h"
+#include "advise/simulated.h"
 
 namespace tare::advise {
 namespace {
@@ -83,6 +84,16 @@ Result<std::optional<double>> LiveBench::Open(const Candidate& candidate, int ro
 
 Result<store::RunRecord> LiveBench::Measure(const Candidate& candidate, const LoadPlan& load,
                                             double level, int round) {
+  if (candidate.kind == Candidate::Kind::kSimulated) {
+    auto simulated = SimulateLevel(candidate, load, level, round, options_.cancelled);
+    if (!simulated) {
+      return Context(std::move(simulated).error(), "candidate '{}'", candidate.name);
+    }
+    simulated->name = fmt::format("{}: {}, {}, round {}", options_.plan_name, candidate.name,
+                                  DescribeLevel(load, level), round + 1);
+    TARE_TRY(simulated->id, store_.Save(*simulated));
+    return simulated;
+  }
   load::LoadOptions options = LoadOptionsFor(candidate, load, level, round);
   options.name = fmt::format("{}: {}, {}, round {}", options_.plan_name, candidate.name,
                              DescribeLevel(load, level), round + 1);

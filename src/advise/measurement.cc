@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "sim/simulate.h"
 
 namespace tare::advise {
 namespace {
@@ -16,6 +17,10 @@ constexpr std::size_t kBlocks = 8;
 // The first and last seconds of a window hold the ramp of a closed loop; a block has at least this
 // many seconds.
 constexpr std::size_t kMinBlockSeconds = 1;
+// The standard deviation of a normal error whose mean absolute value is 1.
+constexpr double kDeviationOfMeanError = 1.2533141373155;  // sqrt(pi / 2)
+// A known error rests on some dozens of measured points.
+constexpr double kErrorDegreesOfFreedom = 30;
 
 const store::LatencyPair& PairOf(const store::RunSummary& summary, Metric metric) {
   switch (metric) {
@@ -66,6 +71,27 @@ std::vector<double> Blocks(const std::vector<double>& tokens_by_second) {
   return rates;
 }
 
+void ReadPredictionError(const store::RunRecord& record, LevelResult& result) {
+  const auto it = record.target.find(sim::kPredictionErrorKey);
+  if (record.tag != "simulated" || it == record.target.end() || !it->is_object()) return;
+  const auto number = [&](const char* key) {
+    const auto value = it->find(key);
+    return value != it->end() && value->is_number() ? value->get<double>() : 0.0;
+  };
+  result.prediction_error = std::max(result.prediction_error, number("rate"));
+  result.first_token_error = std::max(result.first_token_error, number("first_token"));
+  if (const auto source = it->find("source"); source != it->end() && source->is_string()) {
+    result.error_source = source->get<std::string>();
+  }
+}
+
+// The probability that a limit holds when the simulated figure is off by a log-normal factor.
+double ProbabilityUnderError(double simulated, double limit, double mean_error) {
+  const double deviation = kDeviationOfMeanError * mean_error;
+  if (!(simulated > 0) || deviation <= 0) return simulated <= limit ? 1 : 0;
+  return 0.5 * std::erfc(-std::log(limit / simulated) / deviation / std::sqrt(2.0));
+}
+
 LimitCheck Check(const LatencyLimit& limit, const LevelResult& result) {
   LimitCheck check;
   check.limit = limit;
@@ -84,6 +110,12 @@ LimitCheck Check(const LatencyLimit& limit, const LevelResult& result) {
     const auto within = static_cast<std::uint64_t>(
         std::upper_bound(sorted.begin(), sorted.end(), limit.limit_s) - sorted.begin());
     check.probability = ProbabilityShareAtLeast(within, sorted.size(), ShareOf(limit.percentile));
+  }
+  if (result.prediction_error > 0) {
+    const double error =
+        limit.metric == Metric::kTtft ? result.first_token_error : result.prediction_error;
+    check.probability =
+        std::min(check.probability, ProbabilityUnderError(check.measured_s, limit.limit_s, error));
   }
   return check;
 }
@@ -180,6 +212,7 @@ LevelResult Combine(double level, const std::vector<store::RunRecord>& records, 
         it != record.target.end() && it->is_number()) {
       result.others_share = std::max(result.others_share.value_or(0), it->get<double>());
     }
+    ReadPredictionError(record, result);
     result.runs.push_back(record.id);
     samples.push_back(SamplesOf(record, plan.load.open_loop));
     blocks.push_back(Blocks(samples.back().output_tokens));
@@ -196,6 +229,13 @@ LevelResult Combine(double level, const std::vector<store::RunRecord>& records, 
   // Prompt tokens have no arrival times of their own: they come with their requests.
   result.rates.input_tokens_per_s = result.rates.requests_per_s * result.input_tokens_per_request;
   result.rate_error = EstimateRate(blocks);
+  if (result.prediction_error > 0) {
+    // More seeds do not make a model truer: its error stays, whatever the rounds say.
+    RateEstimate& error = result.rate_error;
+    const double own = error.rounds > 0 ? std::min(error.relative_error, 1.0) : 0;
+    error.relative_error = std::hypot(own, kDeviationOfMeanError * result.prediction_error);
+    error.degrees_of_freedom = kErrorDegreesOfFreedom;
+  }
   if (result.total > 0) {
     result.error_share = static_cast<double>(result.failed) / static_cast<double>(result.total);
   }

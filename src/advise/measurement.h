@@ -55,6 +55,9 @@ struct LevelResult {
   std::uint64_t peak_memory_bytes = 0;  // of the server: PSS where known, else RSS; 0: unknown
   double input_tokens_per_request = 0, output_tokens_per_request = 0;
   std::vector<LimitCheck> checks;
+  // Simulated: how far off such figures have been found to be (sim::KnownError), mean share.
+  double prediction_error = 0, first_token_error = 0;
+  std::string error_source;
   bool errors_kept = true;           // the share of failed requests is within the plan's
   std::vector<std::string> invalid;  // why a record is not a valid measurement
   std::vector<std::string> runs;     // ids

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/units.h"
+#include "sim/plan.h"
 
 namespace tare::advise {
 namespace {
@@ -60,6 +61,7 @@ LoadPlan ReadLoad(const Value& load) {
   plan.rounds = static_cast<int>(load["rounds"].IntOr(1, 1, 100));
   plan.input_tokens = static_cast<int>(load["input_tokens"].IntOr(128, 1, kMaxTokens));
   plan.output_tokens = static_cast<int>(load["output_tokens"].IntOr(32, 1, kMaxTokens));
+  plan.length_cv = load["length_cv"].NumberOr(0, 0, 10);
   plan.shared_prefix = load["shared_prefix"].FractionOr(0);
   if (load["dataset"].present()) plan.dataset = load["dataset"].String();
   plan.seed = static_cast<std::uint64_t>(
@@ -96,20 +98,28 @@ Quality ReadQuality(const Value& value) {
 }
 
 Candidate ReadCandidate(const Value& value, const std::string& plan_model,
-                        const PlanOverrides& overrides) {
+                        const std::filesystem::path& folder, const PlanOverrides& overrides) {
   Candidate candidate;
   candidate.line = value.line();
   candidate.name = value["name"].String();
   if (candidate.name.size() > 80) value["name"].AddError("is longer than 80 bytes");
   const Value url = value["url"];
   const Value runs = value["runs"];
-  if (url.present() && runs.present()) {
-    url.AddError("a candidate is either a running server (url) or stored runs, not both");
+  const Value simulate = value["simulate"];
+  if (url.present() + runs.present() + simulate.present() > 1) {
+    value.AddError(
+        "a candidate is one of a running server (url), stored runs (runs) and a simulation "
+        "(simulate)");
   }
   if (runs.present()) {
     candidate.kind = Candidate::Kind::kStored;
     for (const Value& run : runs.List()) candidate.runs.push_back(run.String());
     if (candidate.runs.empty()) runs.AddError("expected at least one run id");
+  } else if (simulate.present()) {
+    candidate.kind = Candidate::Kind::kSimulated;
+    candidate.replica = sim::ReadReplicaPlan(simulate, folder);
+    candidate.replica.name = candidate.name;
+    candidate.machines = candidate.replica.replicas;
   } else if (url.present()) {
     candidate.kind = Candidate::Kind::kRemote;
     candidate.url = url.String();
@@ -132,7 +142,10 @@ Candidate ReadCandidate(const Value& value, const std::string& plan_model,
   }
   if (value["price"].present()) candidate.usd_per_hour = value["price"].UsdPerHour();
   candidate.machine = value["machine"].StringOr("");
-  candidate.machines = static_cast<int>(value["machines"].IntOr(1, 1, 10'000));
+  if (candidate.kind != Candidate::Kind::kSimulated) {
+    candidate.machines = static_cast<int>(value["machines"].IntOr(1, 1, 10'000));
+  }
+  if (value["claims"].present()) candidate.claims = folder / value["claims"].String();
   if (value["quality"].present()) candidate.quality = ReadQuality(value["quality"]);
   return candidate;
 }
@@ -254,13 +267,23 @@ Result<Plan> ParsePlan(std::string_view text, std::string source, const PlanOver
 
   const std::string plan_model = root["model"].StringOr("");
   const std::string default_model = overrides.model ? overrides.model->string() : plan_model;
+  const std::filesystem::path folder = std::filesystem::path(plan.source).parent_path();
   for (const Value& item : root["candidates"].List()) {
-    plan.candidates.push_back(ReadCandidate(item, default_model, overrides));
+    plan.candidates.push_back(ReadCandidate(item, default_model, folder, overrides));
   }
   if (root["candidates"].is_list() &&
       (plan.candidates.empty() || plan.candidates.size() > kMaxCandidates)) {
     root["candidates"].AddError("expected 1 to {} candidates, got {}", kMaxCandidates,
                                 plan.candidates.size());
+  }
+  for (const Candidate& candidate : plan.candidates) {
+    if (plan.load.length_cv > 0 && candidate.kind != Candidate::Kind::kSimulated &&
+        candidate.kind != Candidate::Kind::kStored) {
+      root["load"]["length_cv"].AddError(
+          "lengths that vary can only be simulated, and '{}' is measured: leave it out, or give "
+          "a dataset",
+          candidate.name);
+    }
   }
   CheckTogether(root, plan);
   TARE_RETURN_IF_ERROR(document.Finish());

@@ -15,6 +15,7 @@
 #include "base/config.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "sim/replica_group.h"
 
 namespace tare::advise {
 
@@ -53,9 +54,10 @@ struct Quality {
 
 struct Candidate {
   enum class Kind {
-    kLocal,   // `tare serve` on this machine, started and stopped by us
-    kRemote,  // an OpenAI-compatible server at `url`
-    kStored,  // measured before: run records in the store
+    kLocal,      // `tare serve` on this machine, started and stopped by us
+    kRemote,     // an OpenAI-compatible server at `url`
+    kStored,     // measured before: run records in the store
+    kSimulated,  // `tare sim` of a model and device of the catalogue, or of a calibration
   };
   std::string name;
   Kind kind = Kind::kLocal;
@@ -69,6 +71,10 @@ struct Candidate {
   std::string api_key_env;  // name of the environment variable that holds the key
   // kStored
   std::vector<std::string> runs;
+  // kSimulated; its replicas are the candidate's machines
+  sim::ReplicaPlan replica;
+  // Published claims about it, judged before anything is run: a claims file (docs/CLAIMS.md).
+  std::filesystem::path claims;
   // money
   std::optional<double> usd_per_hour;  // of one machine
   std::string machine;                 // else an entry of the price file
@@ -87,6 +93,7 @@ struct LoadPlan {
   int rounds = 1;              // how often every candidate takes its turn
   int input_tokens = 128;
   int output_tokens = 32;
+  double length_cv = 0;  // of both lengths, log-normal; simulated candidates only
   double shared_prefix = 0;
   std::filesystem::path dataset;
   std::uint64_t seed = 1;

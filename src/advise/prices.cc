@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "econ/catalog.h"
 
 namespace tare::advise {
 namespace {
@@ -92,6 +93,23 @@ Result<Price> PriceOf(const Candidate& candidate, const Plan& plan, const PriceL
     price.source = fmt::format("{} cores × {} USD per core and hour: {}", vcpus,
                                list.per_vcpu.usd_per_hour, list.per_vcpu.source);
     return price;
+  }
+  if (candidate.kind == Candidate::Kind::kSimulated && candidate.replica.calibration.empty()) {
+    TARE_TRY(const econ::Catalog catalog, econ::Catalog::BuiltIn());
+    TARE_TRY(const econ::DeviceFacts device, catalog.FindDevice(candidate.replica.device));
+    if (device.price_usd_per_hour > 0) {
+      Price price;
+      price.usd_per_hour = device.price_usd_per_hour * candidate.replica.devices;
+      price.label = fmt::format("{} × {}", candidate.replica.devices, device.name);
+      price.tag = "claimed";
+      for (const econ::Provenance& from : device.provenance) {
+        if (from.figure != "price") continue;
+        price.source = fmt::format("{} × {} USD/h: {}", candidate.replica.devices,
+                                   device.price_usd_per_hour, from.source);
+        price.date = from.date;
+      }
+      return price;
+    }
   }
   return FailParam("price",
                    "{}:{}: candidate '{}' has no price: give it `price: 1.20/h` or `machine:` "

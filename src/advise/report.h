@@ -11,6 +11,7 @@
 #include "advise/plan.h"
 #include "advise/prices.h"
 #include "advise/ranking.h"
+#include "econ/claims_report.h"
 #include "econ/serving_cost.h"
 
 namespace tare::advise {
@@ -22,6 +23,7 @@ struct CandidateResult {
   std::vector<std::string> command;  // `tare serve` and its flags, of a local one
   std::optional<double> ready_s;     // start of the process to ready, median over rounds
   std::string error;                 // why it could not be measured
+  std::vector<econ::JudgedClaim> claims;  // published about it, judged before measuring
 
   // The level it is judged at: the one with the highest token rate of those that keep every service
   // level; nothing when none does.

@@ -259,8 +259,18 @@ class EvidenceList {
       Add(result, "quality", words_.Say("row.quality", {{"metric", quality.metric}}), quality.value,
           FormatFigure(quality.value), quality.metric, "claimed", quality.source);
     }
+    for (const econ::JudgedClaim& judged : result.claims) AddClaim(result, judged);
     for (const LevelResult& level : result.levels) AddLevel(result, level);
     if (result.cost) AddCosts(index, result);
+  }
+
+  // The verdict is computed; that what it judges was claimed, its name says.
+  void AddClaim(const CandidateResult& result, const econ::JudgedClaim& judged) {
+    list_.push_back({result.candidate.name + ".claim." + judged.claim.id, result.candidate.name,
+                     words_.Say("evidence.claim", {{"claim", judged.claim.id}}),
+                     judged.judgement.margin.value_or(0),
+                     std::string(econ::ToString(judged.judgement.verdict)), "", kComputed,
+                     judged.judgement.arithmetic});
   }
 
   void AddLevel(const CandidateResult& result, const LevelResult& level) {
@@ -345,6 +355,16 @@ std::vector<KeyFigure> KeyFigures(const Report& report, const Words& words) {
   return figures;
 }
 
+// "8 × h200, deepseek-v3 at fp8, 2 replicas": in names, not in a language.
+std::string DescribeReplica(const sim::ReplicaPlan& replica) {
+  std::string text = !replica.calibration.empty()
+                         ? "tare sim: " + replica.calibration.string()
+                         : fmt::format("tare sim: {} × {}, {} ({})", replica.devices,
+                                       replica.device, replica.model, replica.weights);
+  if (replica.replicas > 1) text += fmt::format(" × {}", replica.replicas);
+  return text;
+}
+
 std::vector<std::pair<std::string, std::string>> Inputs(const Report& report, const Words& words) {
   const LoadPlan& load = report.plan.load;
   std::vector<std::pair<std::string, std::string>> inputs;
@@ -384,6 +404,9 @@ std::vector<std::pair<std::string, std::string>> Inputs(const Report& report, co
         value = words.Say("source.runs",
                           {{"runs", fmt::format("{}", fmt::join(result.candidate.runs, ", "))}});
         break;
+      case Candidate::Kind::kSimulated:
+        value = DescribeReplica(result.candidate.replica);
+        break;
     }
     inputs.emplace_back(words.Say("input.candidate", {{"name", result.candidate.name}}),
                         std::string(Trim(value)));
@@ -411,6 +434,28 @@ std::vector<std::string> Cautions(const Report& report, const Words& words) {
                                       {"level", LevelText(report.plan.load, level.level, words)},
                                       {"reason", reason}}));
       }
+    }
+  }
+  double error = 0;
+  std::string source;
+  for (const CandidateResult& result : report.candidates) {
+    if (result.Shown() != nullptr && result.Shown()->prediction_error > error) {
+      error = result.Shown()->prediction_error;
+      source = result.Shown()->error_source;
+    }
+  }
+  if (error > 0) {
+    cautions.push_back(
+        words.Say("caution.simulated", {{"share", FormatShare(error)}, {"source", source}}));
+  }
+  for (const CandidateResult& result : report.candidates) {
+    for (const econ::JudgedClaim& judged : result.claims) {
+      const bool bad = judged.judgement.verdict == econ::Verdict::kImpossible ||
+                       judged.judgement.verdict == econ::Verdict::kInconsistent;
+      if (!bad) continue;
+      cautions.push_back(words.Say("caution.claim", {{"name", result.candidate.name},
+                                                     {"claim", judged.claim.id},
+                                                     {"why", judged.judgement.arithmetic}}));
     }
   }
   double others = 0;

@@ -42,6 +42,9 @@ std::string Upstream(const Candidate& candidate, double requests_per_s) {
     case Candidate::Kind::kStored:
       out += "    kind: unknown  # known from stored runs only; say where it is served\n";
       break;
+    case Candidate::Kind::kSimulated:
+      out += "    kind: unknown  # simulated only; say where it is served\n";
+      break;
   }
   return out + fmt::format("    measured_requests_per_s: {:.6g}\n", requests_per_s);
 }

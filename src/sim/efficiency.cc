@@ -16,4 +16,10 @@ ServingEfficiency FittedEfficiency() {
   return fitted;
 }
 
+KnownError FittedEfficiencyError() {
+  return {.rate = 0.25,
+          .first_token = 0.6,
+          .source = "published servers, each device left out of the fit (docs/SIMULATION.md)"};
+}
+
 }  // namespace tare::sim

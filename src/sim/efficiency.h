@@ -16,5 +16,7 @@ struct ServingEfficiency {
 
 // The factors fitted to all measured servers.
 ServingEfficiency FittedEfficiency();
+// Its error on devices that were left out of the fit.
+KnownError FittedEfficiencyError();
 
 }  // namespace tare::sim

@@ -340,6 +340,14 @@ Result<Calibration> LoadCalibration(const std::filesystem::path& path) {
   return CalibrationFromJson(document, path.string());
 }
 
+KnownError MeasuredStepTime::Error() const {
+  // Never below the tolerance the whole simulation is held to against the live engine.
+  constexpr double kRateTolerance = 0.10, kFirstTokenTolerance = 0.20;
+  return {std::max(kRateTolerance, calibration_.left_out.median),
+          std::max(kFirstTokenTolerance, calibration_.left_out.median),
+          "calibration of this engine (docs/SIMULATION.md)"};
+}
+
 json MeasuredStepTime::Describe() const {
   const Calibration& c = calibration_;
   return {{"kind", "calibrated"},

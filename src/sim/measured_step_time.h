@@ -74,6 +74,7 @@ class MeasuredStepTime final : public StepTime {
   double Seconds(const StepLoad& load) const override {
     return calibration_.fit.Seconds(load) + calibration_.seconds_per_stream * load.logit_rows;
   }
+  KnownError Error() const override;
   nlohmann::json Describe() const override;
 
  private:

@@ -143,6 +143,13 @@ Result<Simulation> Simulate(const SimPlan& plan, const SimProgressCallback& prog
                    {"groups", std::move(groups)},
                    {"rerouted", outcome.rerouted},
                    {"usd", dollars}};
+  KnownError error;
+  for (const GroupSpec& one : plan.cluster.groups) {
+    const KnownError known = one.step_time->Error();
+    if (error.source.empty() || known.rate > error.rate) error = known;
+  }
+  record.target[kPredictionErrorKey] = {
+      {"rate", error.rate}, {"first_token", error.first_token}, {"source", error.source}};
   record.series = load::MakeSeries(outcome.recorder, outcome.window, plan.levels);
   json at = json::array(), group = json::array(), serving = json::array();
   for (const ReplicaChange& change : outcome.changes) {

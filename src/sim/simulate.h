@@ -9,6 +9,10 @@
 
 namespace tare::sim {
 
+// Where a simulated record's target keeps how far off its step times are known to be: the worst of
+// its groups, {"rate", "first_token", "source"}.
+inline constexpr const char* kPredictionErrorKey = "prediction_error";
+
 struct Simulation {
   store::RunRecord record;
   Outcome outcome;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/efficiency.h"
+
 namespace tare::sim {
 
 RooflineStepTime::RooflineStepTime(const econ::Deployment& deployment,
@@ -54,6 +56,8 @@ double RooflineStepTime::Seconds(const StepLoad& load) const {
   return std::max(bytes * seconds_per_byte_, flop * seconds_per_flop_) + base.link_seconds +
          overhead_seconds_ + load.logit_rows * overheads_.seconds_per_sequence;
 }
+
+KnownError RooflineStepTime::Error() const { return FittedEfficiencyError(); }
 
 nlohmann::json RooflineStepTime::Describe() const {
   return {{"kind", "roofline"},

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -14,10 +15,19 @@
 
 namespace tare::sim {
 
+// How far off predictions made from a StepTime have been found to be: mean of |predicted / measured
+// - 1| over measurements that were not fitted.
+struct KnownError {
+  double rate = 0;         // of tokens a second and of the time per token
+  double first_token = 0;  // of the time to the first token
+  std::string source;
+};
+
 class StepTime {
  public:
   virtual ~StepTime() = default;
   virtual double Seconds(const StepLoad& load) const = 0;
+  virtual KnownError Error() const { return {}; }
   // What it rests on, for the record.
   virtual nlohmann::json Describe() const = 0;
 };
@@ -39,6 +49,7 @@ class RooflineStepTime final : public StepTime {
   RooflineStepTime(const econ::Deployment& deployment, const econ::Efficiency& efficiency,
                    int max_rows, const StepOverheads& overheads = {});
   double Seconds(const StepLoad& load) const override;
+  KnownError Error() const override;  // of the fitted efficiency (efficiency.h)
   nlohmann::json Describe() const override;
 
  private:

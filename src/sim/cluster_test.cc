@@ -47,7 +47,7 @@ ClusterSpec OpenLoop(double rate, Nanos duration) {
   return spec;
 }
 
-Outcome Run(const ClusterSpec& spec) {
+Outcome MustRun(const ClusterSpec& spec) {
   auto outcome = RunCluster(spec, nullptr);
   EXPECT_TRUE(outcome.has_value()) << outcome.error().message;
   return std::move(*outcome);
@@ -77,27 +77,27 @@ TEST(ClusterTest, FastAndSlowGiveTheSameRecord) {
     spec.groups = {Group("a", 2), Group("b", 1, 0.02)};
     spec.groups[0].overheads = {0.002, 1e-6, 0.001};
     spec.incidents = {{Incident::Kind::kFail, seconds(20), 0, 1, seconds(10)}};
-    const std::string fast = Print(Run(spec));
-    EXPECT_EQ(fast, Print(Run(spec)));  // deterministic
+    const std::string fast = Print(MustRun(spec));
+    EXPECT_EQ(fast, Print(MustRun(spec)));  // deterministic
     spec.fast_forward = false;
-    EXPECT_EQ(fast, Print(Run(spec)));
+    EXPECT_EQ(fast, Print(MustRun(spec)));
     spec.traffic.seed = 8;
-    EXPECT_NE(fast, Print(Run(spec)));
+    EXPECT_NE(fast, Print(MustRun(spec)));
   }
 }
 
 // One server that answers requests one at a time, each in exactly 0.1 s: an M/D/1 queue, whose mean
 // wait is rho / (2 mu (1 - rho)) (Pollaczek and Khinchine).
 TEST(ClusterTest, QueueingAgreesWithTheory) {
-  ClusterSpec spec = OpenLoop(7, seconds(200'000));
+  ClusterSpec spec = OpenLoop(7, seconds(40'000));
   spec.traffic.classes = {{"one", 1, engine::Tier::kInteractive, 16, 1, 0, 0}};
   GroupSpec group = Group("server", 1, 0.1 - 16e-5);
   group.scheduler.max_num_seqs = 1;
   spec.groups = {group};
-  const store::RunSummary summary = SummaryOf(Run(spec));
+  const store::RunSummary summary = SummaryOf(MustRun(spec));
   const double rho = 0.7, mean_wait = rho / (2 * 10 * (1 - rho));
   EXPECT_EQ(summary.failed, 0u);
-  EXPECT_NEAR(summary.ttft.sent.mean, 0.1 + mean_wait, 0.02 * (0.1 + mean_wait));
+  EXPECT_NEAR(summary.ttft.sent.mean, 0.1 + mean_wait, 0.03 * (0.1 + mean_wait));
   EXPECT_NEAR(summary.requests_per_s, 7, 0.05);
 }
 
@@ -108,7 +108,7 @@ TEST(ClusterTest, ClosedLoopsFollowLittlesLaw) {
   spec.traffic.arrival.think_time = milliseconds(500);
   spec.groups = {Group("a", 3)};
   spec.warm_up = seconds(5);
-  const store::RunSummary s = SummaryOf(Run(spec));
+  const store::RunSummary s = SummaryOf(MustRun(spec));
   EXPECT_NEAR(s.requests_per_s * (s.e2e.sent.mean + 0.5), 24, 0.3);
 }
 
@@ -117,14 +117,14 @@ TEST(ClusterTest, RoutersShareTheLoadAsTheySay) {
   spec.groups = {Group("fast", 1, 0.01), Group("slow", 1, 0.03)};
   spec.groups[0].weight = 3;
   spec.router = RouterPolicy::kRoundRobin;
-  Outcome outcome = Run(spec);
+  Outcome outcome = MustRun(spec);
   const auto share = [&] {
     return static_cast<double>(outcome.groups[0].requests) /
            static_cast<double>(outcome.groups[0].requests + outcome.groups[1].requests);
   };
   EXPECT_NEAR(share(), 0.75, 0.01);
   spec.router = RouterPolicy::kLeastLoaded;
-  outcome = Run(spec);
+  outcome = MustRun(spec);
   EXPECT_GT(share(), 0.6);
 
   spec.traffic.classes = {{"chat", 3, engine::Tier::kInteractive, 100, 20, 0, 0},
@@ -132,7 +132,7 @@ TEST(ClusterTest, RoutersShareTheLoadAsTheySay) {
   spec.router = RouterPolicy::kTiers;
   spec.groups[0].batch = false;
   spec.groups[1].interactive = false;
-  outcome = Run(spec);
+  outcome = MustRun(spec);
   EXPECT_NEAR(share(), 0.75, 0.03);
 }
 
@@ -147,7 +147,7 @@ TEST(ClusterTest, AffinityFindsMoreInTheCache) {
   spec.groups[0].scheduler.pool.pages = 640;  // ten tenants' prefixes and some work
   const auto hit_rate = [&](RouterPolicy policy) {
     spec.router = policy;
-    const Outcome outcome = Run(spec);
+    const Outcome outcome = MustRun(spec);
     return static_cast<double>(outcome.groups[0].prefix_hits) /
            static_cast<double>(outcome.groups[0].prefix_queries);
   };
@@ -166,7 +166,7 @@ TEST(ClusterTest, AutoscalingFollowsTheLoadAfterStartUp) {
   group.start_up = seconds(40);
   group.autoscale = Autoscale{1, 6, 8, seconds(10), seconds(60)};
   spec.groups = {group};
-  const Outcome outcome = Run(spec);
+  const Outcome outcome = MustRun(spec);
   EXPECT_GE(outcome.groups[0].most_replicas, 4);
   EXPECT_LE(outcome.groups[0].most_replicas, 6);
   // Nobody serves before the start-up is over, and all but one are gone before the next burst.
@@ -188,7 +188,7 @@ TEST(ClusterTest, AFailureCutsStreamsAndReroutesTheRest) {
   spec.groups = {Group("a", 2)};
   spec.groups[0].start_up = seconds(5);
   spec.incidents = {{Incident::Kind::kFail, seconds(30), 0, 0, seconds(1)}};
-  const Outcome outcome = Run(spec);
+  const Outcome outcome = MustRun(spec);
   const store::RunSummary summary = SummaryOf(outcome);
   ASSERT_EQ(summary.errors_by_kind.size(), 1u);
   EXPECT_GT(summary.errors_by_kind.at("stream_cut"), 0u);
@@ -203,7 +203,7 @@ TEST(ClusterTest, ADrainLosesNothing) {
   ClusterSpec spec = OpenLoop(30, seconds(60));
   spec.groups = {Group("a", 2)};
   spec.incidents = {{Incident::Kind::kDrain, seconds(20), 0, 1, seconds(10)}};
-  const Outcome outcome = Run(spec);
+  const Outcome outcome = MustRun(spec);
   EXPECT_EQ(SummaryOf(outcome).failed, 0u);
   EXPECT_EQ(outcome.changes.size(), 3u);
 }
@@ -213,7 +213,7 @@ TEST(ClusterTest, FullQueuesAndMissingReplicasAreAnswers) {
   spec.groups = {Group("a", 1)};
   spec.groups[0].max_in_flight = 8;
   spec.incidents = {{Incident::Kind::kFail, seconds(10), 0, 0, Nanos{0}}};
-  const store::RunSummary summary = SummaryOf(Run(spec));
+  const store::RunSummary summary = SummaryOf(MustRun(spec));
   EXPECT_GT(summary.errors_by_kind.at("http_429"), 0u);
   EXPECT_GT(summary.errors_by_kind.at("http_503"), 0u);
 }

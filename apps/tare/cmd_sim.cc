@@ -183,6 +183,7 @@ Result<int> Published(const PublishedWords& words) {
         {"request_seconds", efficiency.overheads.request_seconds}}},
       {"fitted", ToJson(error.fitted)},
       {"device_left_out", ToJson(error.left_out)},
+      {"never_fitted", ToJson(error.other)},
       {"points", nlohmann::json::array()},
       {"replay", nlohmann::json::array()}};
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -208,6 +209,7 @@ Result<int> Published(const PublishedWords& words) {
   std::printf("efficiency %s\n", document["efficiency"].dump().c_str());
   PrintError("fitted", error.fitted);
   PrintError("device left out of the fit", error.left_out);
+  PrintError("servers of 2023, never fitted", error.other);
   std::printf("\n  %-12s%-18s%6s%12s%12s%8s\n", "device", "model", "users", "measured", "predicted",
               "error");
   for (std::size_t i = 0; i < points.size(); ++i) {

@@ -18,16 +18,23 @@ bool KeepsQuality(const Candidate& candidate, const ServiceLevels& levels) {
                                              : candidate.quality->value <= *levels.min_quality;
 }
 
-void ChooseLevel(CandidateResult& result) {
+// The highest token rate that keeps the levels for sure enough, else that keeps them at all.
+void ChooseLevel(CandidateResult& result, double confidence) {
   result.operating.reset();
   result.shown = 0;
-  double best = 0;
-  for (std::size_t i = 0; i < result.levels.size(); ++i) {
-    const LevelResult& level = result.levels[i];
-    if (!level.KeepsLevels() || level.rates.output_tokens_per_s <= best) continue;
-    best = level.rates.output_tokens_per_s;
-    result.operating = i;
-    result.shown = i;
+  for (const double least : {confidence, 0.0}) {
+    double best = 0;
+    for (std::size_t i = 0; i < result.levels.size(); ++i) {
+      const LevelResult& level = result.levels[i];
+      if (!level.KeepsLevels() || level.SloProbability() < least ||
+          level.rates.output_tokens_per_s <= best) {
+        continue;
+      }
+      best = level.rates.output_tokens_per_s;
+      result.operating = i;
+      result.shown = i;
+    }
+    if (result.operating) return;
   }
 }
 
@@ -44,7 +51,7 @@ void Judge(Report& report) {
         econ::Traffic{report.plan.traffic->tokens_per_day, report.plan.traffic->peak_to_mean};
   }
   for (CandidateResult& result : report.candidates) {
-    ChooseLevel(result);
+    ChooseLevel(result, report.plan.confidence);
     result.quality_kept = KeepsQuality(result.candidate, report.plan.levels);
     Contender contender;
     contender.name = result.candidate.name;

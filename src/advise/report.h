@@ -26,7 +26,7 @@ struct CandidateResult {
   std::vector<econ::JudgedClaim> claims;  // published about it, judged before measuring
 
   // The level it is judged at: the one with the highest token rate of those that keep every service
-  // level; nothing when none does.
+  // level with the plan's confidence, else of those that keep them at all; nothing when none does.
   std::optional<std::size_t> operating;
   // The level shown in the tables: `operating`, else the lightest.
   std::size_t shown = 0;

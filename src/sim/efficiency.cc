@@ -7,11 +7,11 @@ ServingEfficiency FittedEfficiency() {
   fitted.step = {.bandwidth = 0.75,
                  .compute = 0.55,
                  .seconds_per_layer = 60e-6,
-                 .seconds_per_collective = 5e-6,
+                 .seconds_per_collective = 2e-6,
                  .prefill_interference = 0,
                  .first_token_wait = 0,
                  .first_token_seconds = 0};
-  fitted.step_overheads = {50e-6, 50e-6};
+  fitted.step_overheads = {50e-6, 0};
   fitted.overheads.request_seconds = 0.02;
   return fitted;
 }

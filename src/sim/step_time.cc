@@ -37,6 +37,9 @@ RooflineStepTime::RooflineStepTime(const econ::Deployment& deployment,
   overhead_seconds_ =
       econ::TimeOf(econ::DecodeWork(deployment_, 1, 0), deployment_, efficiency_).overhead_seconds +
       overheads_.seconds_per_sparse_layer * model.sparse_layers();
+  // Each attention rank schedules and samples its own share of the batch.
+  seconds_per_sequence_ =
+      overheads_.seconds_per_sequence / std::max(1, deployment_.attention_replicas);
   of_rows_.resize(static_cast<std::size_t>(std::max(1, max_rows)) + 1);
   for (std::size_t rows = 1; rows < of_rows_.size(); ++rows) {
     const econ::StepWork work = econ::DecodeWork(deployment_, static_cast<double>(rows), 0);
@@ -54,7 +57,7 @@ double RooflineStepTime::Seconds(const StepLoad& load) const {
                       load.decode_context * decode_flop_per_context_ +
                       load.prefill_pairs * prefill_flop_per_pair_;
   return std::max(bytes * seconds_per_byte_, flop * seconds_per_flop_) + base.link_seconds +
-         overhead_seconds_ + load.logit_rows * overheads_.seconds_per_sequence;
+         overhead_seconds_ + load.logit_rows * seconds_per_sequence_;
 }
 
 KnownError RooflineStepTime::Error() const { return FittedEfficiencyError(); }

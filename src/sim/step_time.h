@@ -66,6 +66,7 @@ class RooflineStepTime final : public StepTime {
   double seconds_per_byte_ = 0;
   double seconds_per_flop_ = 0;
   double overhead_seconds_ = 0;
+  double seconds_per_sequence_ = 0;
   std::vector<OfRows> of_rows_;  // [rows]
 };
 

@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "model": ["kernels", "base"],
     "api": ["base"],
     "engine": ["model", "kernels", "base"],
-    "sim": ["engine", "load", "econ", "store", "base"],
+    "sim": ["engine", "kernels", "load", "econ", "store", "base"],
     "gateway": ["engine", "api", "net", "store", "model", "kernels", "base"],
     "load": ["api", "net", "store", "model", "base"],
     "advise": ["load", "econ", "sim", "store", "net", "api", "base"],

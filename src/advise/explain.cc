@@ -235,10 +235,11 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
                                    {"confidence", FormatShare(report.plan.confidence)}}));
           break;
         }
-        why.push_back(words.Say("why.measure_more",
-                                {{"factor", fmt::format("{:.0f}", std::ceil(ranking.measurement_factor))},
-                                 {"p", FormatShare(ranking.standings[*ranking.first].p_best)},
-                                 {"confidence", FormatShare(report.plan.confidence)}}));
+        why.push_back(
+            words.Say("why.measure_more",
+                      {{"factor", fmt::format("{:.0f}", std::ceil(ranking.measurement_factor))},
+                       {"p", FormatShare(ranking.standings[*ranking.first].p_best)},
+                       {"confidence", FormatShare(report.plan.confidence)}}));
         break;
       case Verdict::kDisturbed:
         why.push_back(Saving(report, words));

@@ -82,7 +82,7 @@ TEST(Plan, MistakesAreNamedWhereTheyAre) {
               HasSubstr("two candidates are named 'a'"));
   EXPECT_THAT(PlanError("name: x\ncandidates: [{name: a}]\n", {}), HasSubstr("no model to serve"));
   EXPECT_THAT(PlanError("name: x\ncandidates: [{name: a, url: u, runs: [r]}]\n"),
-              HasSubstr("not both"));
+              HasSubstr("is one of"));
   EXPECT_THAT(PlanError("name: x\nload: {users: 0}\ncandidates: [{name: a}]\n"),
               HasSubstr("load.users: expected 1 to 100000, got 0"));
   EXPECT_THAT(PlanError("name: x\nload: {users: 1, rate: 2/s}\ncandidates: [{name: a}]\n"),

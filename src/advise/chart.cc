@@ -64,6 +64,16 @@ std::string Mark(double x, double y, int color) {
   }
 }
 
+// About 7.5 px a letter at this size, 14 px for a wide one (three bytes or more in UTF-8).
+double TextWidth(std::string_view text) {
+  double width = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0) != 0x80) width += byte >= 0xE0 ? 14 : 7.5;
+  }
+  return width;
+}
+
 std::string Legend(const std::vector<ChartSeries>& series, bool marks) {
   std::string out;
   double x = kLeft;
@@ -74,13 +84,7 @@ std::string Legend(const std::vector<ChartSeries>& series, bool marks) {
     out += fmt::format(R"( stroke-dasharray="{}"/>)", kDashes[static_cast<std::size_t>(color)]);
     if (marks) out += Mark(x + 13, 14, color);
     out += Text(x + 32, 18, "name", one.name);
-    // About 7.5 px a letter at this size, 14 px for a wide one (three bytes or more in UTF-8).
-    double width = 0;
-    for (const char c : one.name) {
-      const auto byte = static_cast<unsigned char>(c);
-      if ((byte & 0xC0) != 0x80) width += byte >= 0xE0 ? 14 : 7.5;
-    }
-    x += 32 + width + 28;
+    x += 32 + TextWidth(one.name) + 28;
   }
   return out;
 }
@@ -181,8 +185,11 @@ std::string RenderBarChart(const BarChart& chart) {
   double max = 0;
   for (const Bar& bar : chart.bars) max = std::max({max, bar.value, bar.high.value_or(0)});
   const std::vector<double> ticks = Ticks(chart.x.max.value_or(max), 5);
-  constexpr double kNames = 170, kValues = 90;
-  const Scale x = {ticks.back(), kNames, kWidth - kValues};
+  constexpr double kLeastNames = 90, kMostNames = 300, kValues = 90;
+  double longest = 0;
+  for (const Bar& bar : chart.bars) longest = std::max(longest, TextWidth(bar.name));
+  const double names = std::clamp(longest + 20, kLeastNames, kMostNames);
+  const Scale x = {ticks.back(), names, kWidth - kValues};
   const double bottom = 8 + static_cast<double>(chart.bars.size()) * (kBarHeight + kBarGap);
   const double height = bottom + kBottom;
   std::string out = Open(height, chart.title);
@@ -190,14 +197,14 @@ std::string RenderBarChart(const BarChart& chart) {
     out += Line(x(tick), 4, x(tick), bottom, "grid");
     out += Text(x(tick), bottom + 18, "tick middle", TickText(tick, chart.x));
   }
-  out += Text((kNames + kWidth - kValues) / 2, height - 8, "label middle", chart.x.label);
+  out += Text((names + kWidth - kValues) / 2, height - 8, "label middle", chart.x.label);
   double top = 8;
   for (const Bar& bar : chart.bars) {
     const double middle = top + kBarHeight / 2;
-    out += Text(kNames - 10, middle + 4, "name end", bar.name);
+    out += Text(names - 10, middle + 4, "name end", bar.name);
     out += fmt::format(
-        R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="bar c{}"/>)", kNames,
-        top, std::max(0.0, x(bar.value) - kNames), kBarHeight, bar.color % kPalette);
+        R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="bar c{}"/>)", names,
+        top, std::max(0.0, x(bar.value) - names), kBarHeight, bar.color % kPalette);
     double end = x(bar.value);
     if (bar.low && bar.high) {
       out += Line(x(*bar.low), middle, x(*bar.high), middle, "whisker");
@@ -208,7 +215,7 @@ std::string RenderBarChart(const BarChart& chart) {
     out += Text(end + 8, middle + 4, "value", bar.label);
     top += kBarHeight + kBarGap;
   }
-  out += Line(kNames, 4, kNames, bottom, "axis");
+  out += Line(names, 4, names, bottom, "axis");
   return out + "</svg>";
 }
 

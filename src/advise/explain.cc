@@ -16,6 +16,11 @@ std::string CostAt(const Report& report, std::size_t index) {
   return FormatUsd(report.ranking.standings[index].usd_per_million_tokens);
 }
 
+// The cost candidates are ranked by, and what it is the cost of.
+std::string RankedCost(const Report& report, std::size_t index, const Words& words) {
+  return CostAt(report, index) + (report.plan.traffic ? words.Say("why.at_traffic") : "");
+}
+
 // "TTFT, 90th percentile 620 ms (limit 2.00 s)", joined.
 std::string KeptLimits(const LevelResult& level, const Words& words) {
   std::vector<std::string> parts;
@@ -50,7 +55,7 @@ std::string Saving(const Report& report, const Words& words) {
   const bool known = ranking.difference_low >= -1;
   return words.Say(known ? "why.saving" : "why.saving_uneven",
                    {{"name", NameAt(report, *ranking.first)},
-                    {"cost", CostAt(report, *ranking.first)},
+                    {"cost", RankedCost(report, *ranking.first, words)},
                     {"share", FormatShare(ranking.difference)},
                     {"second", NameAt(report, *ranking.second)},
                     {"second_cost", CostAt(report, *ranking.second)},
@@ -220,7 +225,7 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
     switch (ranking.verdict) {
       case Verdict::kEqual:
         why.push_back(words.Say("why.equal", {{"first", NameAt(report, *ranking.first)},
-                                              {"cost", CostAt(report, *ranking.first)},
+                                              {"cost", RankedCost(report, *ranking.first, words)},
                                               {"second", NameAt(report, *ranking.second)},
                                               {"second_cost", CostAt(report, *ranking.second)},
                                               {"share", FormatShare(report.plan.min_difference)},
@@ -256,9 +261,9 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
         if (ranking.second) {
           why.push_back(Saving(report, words));
         } else {
-          why.push_back(words.Say(
-              report.candidates.size() == 1 ? "why.single" : "why.only",
-              {{"name", first.candidate.name}, {"cost", CostAt(report, *ranking.first)}}));
+          why.push_back(words.Say(report.candidates.size() == 1 ? "why.single" : "why.only",
+                                  {{"name", first.candidate.name},
+                                   {"cost", RankedCost(report, *ranking.first, words)}}));
         }
     }
     const std::string at = LevelText(report.plan.load, level.level, words);

@@ -1,5 +1,6 @@
 #include "advise/report_charts.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "advise/chart.h"
@@ -10,10 +11,12 @@ namespace {
 
 // Points drawn of a distribution or timeline: more than a screen's width tells nothing more.
 constexpr std::size_t kMaxPoints = 400;
+// Latencies beyond this many times the limit are told in words, at the upper edge of the chart.
+constexpr double kNearLimit = 2.5;
 
 void AddCost(const Report& report, const Words& words, std::vector<ReportChart>& charts) {
   BarChart chart;
-  chart.title = words.Say("chart.cost");
+  chart.title = words.Say(report.plan.traffic ? "row.cost_traffic" : "chart.cost");
   chart.x.label = words.Say("chart.cost.x");
   for (std::size_t i = 0; i < report.candidates.size(); ++i) {
     const CandidateResult& result = report.candidates[i];
@@ -21,9 +24,12 @@ void AddCost(const Report& report, const Words& words, std::vector<ReportChart>&
     Bar bar;
     bar.name = result.candidate.name;
     bar.color = static_cast<int>(i);
-    bar.value = result.cost->usd_per_million_tokens;
-    bar.label = FormatUsd(bar.value);
     const Standing& standing = report.ranking.standings[i];
+    // What candidates are ranked by, where they are ranked.
+    bar.value = std::isfinite(standing.usd_per_million_tokens)
+                    ? standing.usd_per_million_tokens
+                    : result.cost->usd_per_million_tokens;
+    bar.label = FormatUsd(bar.value);
     if (standing.interval_known() && !report.plan.traffic) {
       bar.low = standing.low;
       bar.high = standing.high;
@@ -53,18 +59,25 @@ void AddLoad(const Report& report, const Words& words, std::vector<ReportChart>&
     chart.y_limit = limit.limit_s;
     chart.limit_label = words.Say("limit", {{"limit", FormatSeconds(limit.limit_s)}});
   }
+  double highest = 0, highest_near = 0;
+  const double near = kNearLimit * limit.limit_s;
   for (std::size_t i = 0; i < report.candidates.size(); ++i) {
     const CandidateResult& result = report.candidates[i];
     ChartSeries series{result.candidate.name, static_cast<int>(i), {}};
     for (const LevelResult& level : result.levels) {
       const double latency = level.percentile_s[metric][percentile];
       if (std::isnan(latency)) continue;
-      series.points.push_back({level.rates.output_tokens_per_s, latency,
-                               LevelText(report.plan.load, level.level, words)});
+      highest = std::max(highest, latency);
+      if (latency <= near) highest_near = std::max(highest_near, latency);
+      std::string label = LevelText(report.plan.load, level.level, words);
+      if (near > 0 && latency > near) label += ": " + FormatSeconds(latency);
+      series.points.push_back({level.rates.output_tokens_per_s, latency, std::move(label)});
     }
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return;
+  // An overloaded candidate's queue grows without end; drawn to scale it would flatten the rest.
+  if (near > 0 && highest > near) chart.y.max = std::max(highest_near, limit.limit_s) * 1.25;
   charts.push_back({chart.title, RenderLineChart(chart), words.Say("chart.load.caption")});
 }
 

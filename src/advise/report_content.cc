@@ -70,7 +70,7 @@ class Comparison {
   }
 
   void Costs() {
-    Row(words_.Say("row.cost"),
+    Row(words_.Say(report_.plan.traffic ? "row.cost_full" : "row.cost"),
         [&](std::size_t i, const CandidateResult& result, const LevelResult&) {
           Cell cell;
           cell.tag = kComputed;
@@ -106,14 +106,23 @@ class Comparison {
           return cell;
         });
     if (report_.plan.traffic) {
+      Row(words_.Say("row.cost_traffic"),
+          [&](std::size_t i, const CandidateResult& result, const LevelResult&) {
+            Cell cell{"–", kComputed, "", false, false};
+            if (result.fleet) {
+              cell.text = FormatUsd(report_.ranking.standings[i].usd_per_million_tokens);
+            }
+            return cell;
+          });
       Row(words_.Say("row.fleet"),
           [&](std::size_t, const CandidateResult& result, const LevelResult&) {
             Cell cell{"–", kComputed, "", false, false};
             if (result.fleet) {
               cell.text = FormatUsd(result.fleet->usd_per_month);
-              cell.note = words_.Say("row.fleet.note",
-                                     {{"machines", fmt::format("{}", result.fleet->machines)},
-                                      {"share", FormatShare(result.fleet->utilisation)}});
+              cell.note =
+                  words_.Say(result.fleet->machines == 1 ? "row.fleet.note_one" : "row.fleet.note",
+                             {{"machines", fmt::format("{}", result.fleet->machines)},
+                              {"share", FormatShare(result.fleet->utilisation)}});
             }
             return cell;
           });
@@ -334,8 +343,9 @@ std::vector<KeyFigure> KeyFigures(const Report& report, const Words& words) {
   const CandidateResult& result = report.candidates[first];
   const LevelResult& level = *result.Shown();
   std::vector<KeyFigure> figures;
-  figures.push_back({words.Say("key.cost"), FormatUsd(result.cost->usd_per_million_tokens),
-                     kComputed, result.candidate.name});
+  figures.push_back({words.Say(report.plan.traffic ? "key.cost_traffic" : "key.cost"),
+                     FormatUsd(report.ranking.standings[first].usd_per_million_tokens), kComputed,
+                     result.candidate.name});
   figures.push_back({words.Say("key.rate"), FormatFigure(level.rates.output_tokens_per_s),
                      level.tag, LevelText(report.plan.load, level.level, words)});
   for (const Percentile percentile :

@@ -16,7 +16,7 @@ struct ServingEfficiency {
 
 // The factors fitted to all measured servers.
 ServingEfficiency FittedEfficiency();
-// Its error on devices that were left out of the fit.
+// The error to expect of it on a device or server that was not fitted.
 KnownError FittedEfficiencyError();
 
 }  // namespace tare::sim

@@ -215,8 +215,7 @@ void LocalModels::Reap() {
   std::erase_if(retired_, [this](const std::shared_ptr<const LoadedModel>& model) {
     // Nobody can begin a request once this set is the only holder of the upstream.
     if (model.use_count() > 1 || model->upstream.use_count() > 1) return false;
-    const engine::EngineStats stats = model->engine->Stats();
-    if (stats.running + stats.waiting > 0 || !model->upstream->Idle()) return false;
+    if (!model->upstream->Idle()) return false;
     Print(log_, "unloaded  the former '{}'", model->spec.served_name);
     return true;
   });

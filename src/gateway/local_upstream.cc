@@ -37,8 +37,17 @@ api::FinishReason ToWire(engine::FinishReason reason) {
 // Turns the engine's chunks into the wire's.
 class EngineSink final : public engine::GenerateSink {
  public:
-  EngineSink(std::shared_ptr<const model::Text> text, bool logprobs, std::shared_ptr<ChatSink> sink)
-      : text_(std::move(text)), logprobs_(logprobs), sink_(std::move(sink)) {}
+  EngineSink(std::shared_ptr<const model::Text> text, bool logprobs, std::shared_ptr<ChatSink> sink,
+             std::shared_ptr<std::atomic<int>> alive)
+      : text_(std::move(text)),
+        logprobs_(logprobs),
+        sink_(std::move(sink)),
+        alive_(std::move(alive)) {
+    alive_->fetch_add(1);
+  }
+  EngineSink(const EngineSink&) = delete;
+  EngineSink& operator=(const EngineSink&) = delete;
+  ~EngineSink() override { alive_->fetch_sub(1); }
 
   void OnTokens(engine::GenerateChunk chunk) override {
     api::ChatChunk out;
@@ -67,6 +76,7 @@ class EngineSink final : public engine::GenerateSink {
   const std::shared_ptr<const model::Text> text_;
   const bool logprobs_;
   const std::shared_ptr<ChatSink> sink_;
+  const std::shared_ptr<std::atomic<int>> alive_;  // sinks the engine has not let go of
 };
 
 // The way to the engine for whoever may outlive it. The engine must not be owned by what its own
@@ -165,6 +175,8 @@ struct LocalUpstream::Impl {
   std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<EngineDoor> door;
   std::atomic<int> tokenizing{0};  // large prompts posted and not submitted yet
+  // Requests the engine holds. Its own figures are those of the last step.
+  std::shared_ptr<std::atomic<int>> alive = std::make_shared<std::atomic<int>>(0);
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
   TaskQueue large_prompts{kMaxLargePrompts};  // last: its tasks use the others
 
@@ -215,9 +227,10 @@ struct LocalUpstream::Impl {
                std::shared_ptr<ChatSink> sink) const {
     TARE_TRY(std::vector<TokenId> prompt, Encode(request, true));
     TARE_RETURN_IF_ERROR(CheckLength(request, prompt.size()));
-    return submission.Submit(ToEngine(request, std::move(prompt)),
-                             std::make_shared<EngineSink>(
-                                 engine->text(), request.logprobs.has_value(), std::move(sink)));
+    return submission.Submit(
+        ToEngine(request, std::move(prompt)),
+        std::make_shared<EngineSink>(engine->text(), request.logprobs.has_value(), std::move(sink),
+                                     alive));
   }
 };
 
@@ -233,7 +246,9 @@ std::vector<ModelInfo> LocalUpstream::Models() const {
   return {{impl_->options.name, impl_->created, impl_->engine->max_model_len()}};
 }
 
-bool LocalUpstream::Idle() const { return impl_->tokenizing.load() == 0; }
+bool LocalUpstream::Idle() const {
+  return impl_->tokenizing.load() == 0 && impl_->alive->load() == 0;
+}
 
 bool LocalUpstream::Ready() const { return !impl_->engine->Stats().draining; }
 

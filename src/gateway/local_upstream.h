@@ -30,7 +30,7 @@ class LocalUpstream final : public Upstream {
   Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                          std::shared_ptr<ChatSink> sink) override;
   bool Ready() const override;
-  // No prompt waits to be tokenized.
+  // No request is under way: none waits to be tokenized, the engine holds none.
   bool Idle() const;
   Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,
                                         bool add_special) const override;

@@ -14,6 +14,7 @@ using nlohmann::json;
 
 // Longer texts go below a table, not into a column.
 constexpr std::size_t kWidestCell = 28;
+constexpr std::size_t kWidestTable = 150;
 
 std::string Words(std::string key) {
   std::replace(key.begin(), key.end(), '_', ' ');
@@ -54,6 +55,27 @@ std::string Numbers(const json& list) {
   return text;
 }
 
+using Lines = std::vector<std::vector<std::string>>;
+
+std::size_t WidthOf(const Lines& lines) {
+  std::size_t sum = 0;
+  for (std::size_t c = 0; c < lines.front().size(); ++c) {
+    std::size_t width = 0;
+    for (const auto& line : lines) width = std::max(width, line[c].size());
+    sum += width + 2;
+  }
+  return sum;
+}
+
+// Properties down, items across: for items with many of them.
+Lines Transposed(const Lines& lines) {
+  Lines turned(lines.front().size());
+  for (const auto& line : lines) {
+    for (std::size_t c = 0; c < line.size(); ++c) turned[c].push_back(line[c]);
+  }
+  return turned;
+}
+
 std::string Table(const json& rows) {
   std::vector<std::string> columns;
   std::string notes;
@@ -72,7 +94,7 @@ std::string Table(const json& rows) {
     const auto at = std::find(columns.begin(), columns.end(), last);
     if (at != columns.end()) std::rotate(at, at + 1, columns.end());
   }
-  std::vector<std::vector<std::string>> cells(1);
+  Lines cells(1);
   cells[0].push_back("");
   for (const std::string& column : columns) cells[0].push_back(Words(column));
   for (const json& row : rows) {
@@ -87,6 +109,7 @@ std::string Table(const json& rows) {
                                                 : Scalar(found->second));
     }
   }
+  if (WidthOf(cells) > kWidestTable) cells = Transposed(cells);
   std::string text;
   for (const auto& line : cells) {
     std::string out;

@@ -20,7 +20,7 @@ h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.
 p.note, small { color: var(--soft); } figure { margin: 1rem 0; } figcaption { color: var(--soft); }
 table { border-collapse: collapse; width: 100%; } th { text-align: left; color: var(--soft);
   font-weight: 600; } th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line);
-  vertical-align: top; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+  vertical-align: top; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .impossible { color: var(--bad); font-weight: 700; } .inconsistent { color: var(--warn);
   font-weight: 700; } .unsupported { color: var(--soft); font-weight: 600; }
 .plausible { color: var(--ok); font-weight: 600; }

@@ -27,7 +27,7 @@ std::string PercentOrDash(const json& value) {
 
 std::string YearsOrNever(const json& value, std::size_t quarters) {
   return value.is_number() ? fmt::format("{:.2f} years", value.get<double>())
-                           : fmt::format("not in {:.3g}", static_cast<double>(quarters) / 4);
+                           : fmt::format("not in {:.3g} years", static_cast<double>(quarters) / 4);
 }
 
 MatrixTable Matrix(const json& answer) {
@@ -84,12 +84,12 @@ std::string QuartersText(const json& options) {
 std::string RoiText(const json& a) {
   const json& options = a["options"];
   std::string text = Terms(a) + "\n\n" +
-                     fmt::format("{:<14}{:>10}{:>10}{:>14}{:>12}\n", "option", "NPV", "IRR",
+                     fmt::format("{:<14}{:>10}{:>10}{:>16}{:>12}\n", "option", "NPV", "IRR",
                                  "paid back", "published");
   std::string notes;
   for (const json& option : options) {
     const bool published = option.contains("published");
-    text += fmt::format("{:<14}{:>10.4g}{:>10}{:>14}{:>12}\n", Name(option), At(option, "npv"),
+    text += fmt::format("{:<14}{:>10.4g}{:>10}{:>16}{:>12}\n", Name(option), At(option, "npv"),
                         PercentOrDash(option["irr"]),
                         YearsOrNever(option["payback_years"], option["quarters"].size()),
                         published ? FormatNumber(At(option["published"], "published")) : "");

@@ -41,7 +41,7 @@ ScenarioAnswer Answer(const Scenario& scenario, std::uint64_t draws, std::uint64
   if (!uncertain || draws == 0) return answer;
   answer.monte_carlo = MonteCarlo(model, scenario.inputs, count, draws, seed, pool);
   const std::vector<TornadoBar>& widest = answer.tornados.front();
-  if (widest.size() >= 2) {
+  if (widest.size() >= 2 && widest[1].swing() > 0) {
     answer.matrix_row = widest[0].input;
     answer.matrix_column = widest[1].input;
     answer.matrix =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "advise/report_content.h"
 
@@ -130,6 +131,46 @@ void AddPrice(const Report& report, const Words& words, std::vector<std::string>
   }
 }
 
+// What a month costs at so many tokens a day, in whole machines; infinite where it cannot be told.
+double MonthlyBill(const Report& report, const CandidateResult& result, double tokens_per_day) {
+  const econ::ServingCostInputs inputs{result.price.usd_per_hour * result.candidate.machines,
+                                       result.Shown()->rates, report.plan.utilisation};
+  const auto fleet = econ::FleetFor(inputs, {tokens_per_day, report.plan.traffic->peak_to_mean});
+  return fleet ? fleet->usd_per_month : std::numeric_limits<double>::infinity();
+}
+
+// The traffic nearest to the plan's at which the second costs less, a hundredfold up and down.
+void AddTraffic(const Report& report, const Words& words, std::vector<std::string>& out) {
+  const CandidateResult& first = report.candidates[*report.ranking.first];
+  const CandidateResult& second = report.candidates[*report.ranking.second];
+  const double planned = report.plan.traffic->tokens_per_day;
+  constexpr double kStep = 1.02, kFarthest = 100;
+  for (double factor = kStep; factor < kFarthest; factor *= kStep) {
+    for (const double tokens : {planned * factor, planned / factor}) {
+      if (MonthlyBill(report, second, tokens) >= MonthlyBill(report, first, tokens)) continue;
+      out.push_back(words.Say("change.traffic", {{"tokens", FormatFigure(tokens / 1e6)},
+                                                 {"now", FormatFigure(planned / 1e6)},
+                                                 {"name", second.candidate.name}}));
+      return;
+    }
+  }
+  out.push_back(words.Say("change.traffic_same",
+                          {{"name", first.candidate.name}, {"second", second.candidate.name}}));
+}
+
+// The price at which the first one's machines cost as much a month as the second one's.
+void AddFleetPrice(const Report& report, const Words& words, std::vector<std::string>& out) {
+  const CandidateResult& first = report.candidates[*report.ranking.first];
+  const CandidateResult& second = report.candidates[*report.ranking.second];
+  if (!first.fleet || !second.fleet || !(first.fleet->usd_per_month > 0)) return;
+  const double now = first.price.usd_per_hour * first.candidate.machines;
+  const double price = now * second.fleet->usd_per_month / first.fleet->usd_per_month;
+  out.push_back(words.Say("change.price", {{"name", first.candidate.name},
+                                           {"price", FormatUsd(price)},
+                                           {"now", FormatUsd(now)},
+                                           {"second", second.candidate.name}}));
+}
+
 // How many tokens a day one machine of the weaker of the two still carries: up to there the choice
 // does not show on the bill.
 void AddVolume(const Report& report, const Words& words, std::vector<std::string>& out) {
@@ -139,8 +180,7 @@ void AddVolume(const Report& report, const Words& words, std::vector<std::string
   if (first_price != second.price.usd_per_hour * second.candidate.machines) return;
   const auto tokens_per_day = [&](const CandidateResult& result) {
     const econ::ServingRates& rates = result.Shown()->rates;
-    const double peak = report.plan.traffic ? report.plan.traffic->peak_to_mean : 1;
-    return (rates.input_tokens_per_s + rates.output_tokens_per_s) * 86400 / peak;
+    return (rates.input_tokens_per_s + rates.output_tokens_per_s) * 86400;
   };
   const double weaker = std::min(tokens_per_day(first), tokens_per_day(second));
   out.push_back(
@@ -287,13 +327,17 @@ std::vector<std::string> WouldChange(const Report& report, const Words& words) {
     out.push_back(words.Say(AnyValid(report) ? "change.none" : "change.invalid"));
     return out;
   }
-  if (report.ranking.second) {
+  if (report.ranking.second && report.plan.traffic) {
+    AddTraffic(report, words, out);
+    AddFleetPrice(report, words, out);
+  } else if (report.ranking.second) {
     AddVolume(report, words, out);
     AddOtherLevels(report, words, out);
     AddPrice(report, words, out);
   }
   AddHeadroom(report, words, out);
-  if (report.plan.utilisation == 1) out.push_back(words.Say("change.utilisation"));
+  if (report.plan.utilisation == 1 && !report.plan.traffic)
+    out.push_back(words.Say("change.utilisation"));
   return out;
 }
 

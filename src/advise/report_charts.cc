@@ -46,6 +46,32 @@ LatencyLimit LimitToShow(const Report& report) {
   return {Metric::kE2e, Percentile::kP50, 0};
 }
 
+// Series meet at light loads, where their labels would hide each other: of labels that would
+// overlap the upper one stays.
+void ThinLabels(LineChart& chart, double y_max) {
+  std::vector<ChartPoint*> points;
+  double x_max = 0;
+  for (ChartSeries& series : chart.series) {
+    for (ChartPoint& point : series.points) {
+      points.push_back(&point);
+      x_max = std::max(x_max, point.x);
+    }
+  }
+  std::ranges::sort(points, std::greater(), &ChartPoint::y);
+  std::vector<const ChartPoint*> kept;
+  for (ChartPoint* point : points) {
+    const bool hidden = std::ranges::any_of(kept, [&](const ChartPoint* other) {
+      return std::abs(point->x - other->x) < 0.14 * x_max &&
+             std::min(other->y, y_max) - point->y < 0.07 * y_max;
+    });
+    if (hidden) {
+      point->label.clear();
+    } else {
+      kept.push_back(point);
+    }
+  }
+}
+
 void AddLoad(const Report& report, const Words& words, std::vector<ReportChart>& charts) {
   const LatencyLimit limit = LimitToShow(report);
   const auto metric = static_cast<std::size_t>(limit.metric);
@@ -78,6 +104,7 @@ void AddLoad(const Report& report, const Words& words, std::vector<ReportChart>&
   if (chart.series.empty()) return;
   // An overloaded candidate's queue grows without end; drawn to scale it would flatten the rest.
   if (near > 0 && highest > near) chart.y.max = std::max(highest_near, limit.limit_s) * 1.25;
+  ThinLabels(chart, chart.y.max.value_or(highest));
   charts.push_back({chart.title, RenderLineChart(chart), words.Say("chart.load.caption")});
 }
 

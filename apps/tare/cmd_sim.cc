@@ -299,7 +299,7 @@ void AddSim(CLI::App& app, Invocation& invocation) {
   command->add_flag("--no-store", words->no_store, "Do not keep the run (tare runs)");
   command->add_flag("--json", words->json, "One JSON document on stdout (schema tare.run/1)");
   command->footer(
-      "Example:\n  tare sim examples/sim/chat_day.yaml\n"
+      "Example:\n  tare sim examples/sim/chat_and_batch.yaml\n"
       "Exit code: 0 a simulation that keeps up, 1 one that fails requests or falls behind,\n"
       "2 a mistake in the plan or the flags, 3 a file is missing.\n"
       "The plan's keys, and how far off predictions are: docs/SIMULATION.md.");

@@ -24,6 +24,7 @@ struct ServeWords {
   int http_threads = 1;
   int tensor_parallel = 1;
   std::string api_key_file;
+  std::string tls_cert, tls_key;
   std::string access_log;
   std::string drain_timeout = "30s";
 };
@@ -67,6 +68,8 @@ Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
   options.port = static_cast<std::uint16_t>(words.port);
   options.io_threads = words.http_threads;
   options.api_key_file = words.api_key_file;
+  options.tls_certificate = words.tls_cert;
+  options.tls_key = words.tls_key;
   options.access_log = words.access_log;
   options.version = TARE_VERSION;
   return options;
@@ -98,6 +101,11 @@ void AddServe(CLI::App& app, Invocation& invocation) {
       ->check(CLI::PositiveNumber);
   command->add_option("--api-key-file", words->api_key_file,
                       "File of keys, one a line; without it everyone who can connect may ask");
+  auto* cert = command->add_option("--tls-cert", words->tls_cert,
+                                   "PEM file of the certificate chain: speak HTTPS");
+  auto* key = command->add_option("--tls-key", words->tls_key, "PEM file of its key");
+  cert->needs(key);
+  key->needs(cert);
   command->add_option("--access-log", words->access_log,
                       "File for one JSON object a request; - for stderr (default: none)");
   command

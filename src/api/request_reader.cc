@@ -442,4 +442,19 @@ Result<DetokenizeRequest> ReadDetokenizeRequest(std::string_view body) {
   return request;
 }
 
+Result<FeedbackRequest> ReadFeedback(std::string_view body) {
+  Document document;
+  TARE_TRY(const dom::object object, document.Parse(body));
+  FeedbackRequest feedback;
+  dom::element value;
+  if (object["id"].get(value)) return FailParam("id", "id is missing: the answer's X-Request-Id");
+  TARE_RETURN_IF_ERROR(ReadString(value, "id", feedback.request_id));
+  std::int64_t label = 0;
+  if (object["label"].get(label) || label < -1 || label > 1) {
+    return FailParam("label", "label must be 1 (good), 0 or -1 (bad)");
+  }
+  feedback.label = static_cast<int>(label);
+  return feedback;
+}
+
 }  // namespace tare::api

@@ -42,4 +42,12 @@ struct DetokenizeRequest {
 };
 Result<DetokenizeRequest> ReadDetokenizeRequest(std::string_view body);
 
+// POST /v1/feedback: {"id": the X-Request-Id of an answer, "label": 1, 0 or
+// -1}.
+struct FeedbackRequest {
+  std::string request_id;
+  int label = 0;
+};
+Result<FeedbackRequest> ReadFeedback(std::string_view body);
+
 }  // namespace tare::api

@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -55,6 +56,14 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
     Send(*writer, 200, Usage(at == std::string::npos ? "" : request.target.substr(at + 1)));
   } else if (path == "/admin/upstreams" && get) {
     Send(*writer, 200, Upstreams());
+  } else if (path == "/admin/rollouts" && get) {
+    Send(*writer, 200, Rollouts());
+  } else if (path == "/admin/rollouts" && request.method == "POST") {
+    if (const Status decided = Decide(request.body); decided) {
+      Send(*writer, 200, Rollouts());
+    } else {
+      Send(*writer, decided.error(), api::HttpStatus(decided.error()));
+    }
   } else if (path == "/admin/reload" && request.method == "POST") {
     hooks_.reload([writer](Status status) {
       if (status) {
@@ -66,7 +75,9 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
   } else {
     Send(*writer,
          {ErrorKind::kNotFound,
-          "there is GET /admin/usage, GET /admin/upstreams and POST /admin/reload", "", ""},
+          "there is GET /admin/usage, GET /admin/upstreams, GET and POST /admin/rollouts, and POST "
+          "/admin/reload",
+          "", ""},
          404);
   }
 }
@@ -105,6 +116,52 @@ std::string Admin::Usage(std::string_view query) const {
                        {"usd_per_month", budget}});
   }
   return Dump({{"usage", usage}, {"tenants", tenants}});
+}
+
+std::string Admin::Rollouts() const {
+  // JSON has no infinity: an absent bound is null.
+  const auto bound = [](double value) { return std::isfinite(value) ? json(value) : json(); };
+  json rollouts = json::array();
+  for (const std::shared_ptr<Rollout>& rollout : hooks_.rollouts()) {
+    const RolloutReport report = rollout->Report();
+    json gates = json::array();
+    for (const GateReport& gate : report.gates) {
+      gates.push_back({{"name", gate.name},
+                       {"verdict", ToString(gate.verdict)},
+                       {"baseline", {bound(gate.baseline_low), bound(gate.baseline_high)}},
+                       {"canary", {bound(gate.canary_low), bound(gate.canary_high)}}});
+    }
+    rollouts.push_back({{"model", report.model},
+                        {"state", ToString(report.state)},
+                        {"because", report.because},
+                        {"running_s", report.running_s},
+                        {"baseline_samples", report.baseline_samples},
+                        {"canary_samples", report.canary_samples},
+                        {"gates", gates}});
+  }
+  return Dump({{"rollouts", rollouts}});
+}
+
+Status Admin::Decide(const std::string& body) const {
+  const json request = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  const auto text = [&](const char* key) -> std::string {
+    if (!request.is_object()) return {};
+    const auto found = request.find(key);
+    return found != request.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const std::string model = text("model"), state = text("state");
+  RolloutState decided = RolloutState::kRolledBack;
+  if (state == ToString(RolloutState::kPromoted)) {
+    decided = RolloutState::kPromoted;
+  } else if (state != ToString(RolloutState::kRolledBack)) {
+    return FailParam("state", "send a model, and as state promoted or rolled_back");
+  }
+  for (const std::shared_ptr<Rollout>& rollout : hooks_.rollouts()) {
+    if (rollout->Report().model != model) continue;
+    rollout->Decide(decided, "decided by the operator");
+    return {};
+  }
+  return Fail(ErrorKind::kNotFound, "no roll-out of a model '{}' is configured", model);
 }
 
 std::string Admin::Upstreams() const {

@@ -1,8 +1,14 @@
 // The operator's side: /admin/* on a port and with a key of its own.
 //
-//   GET  /admin/usage[?month=2026-11]   what tenants used, what it cost, and where their limits
-//   stand GET  /admin/upstreams               upstreams and queues POST /admin/reload reads the
-//   configuration again; answers when it took over
+//   GET /admin/usage[?month=2026-11]: what tenants used and cost, and where their limits stand
+//
+//   GET /admin/upstreams: upstreams and queues
+//
+//   GET /admin/rollouts: every roll-out with its state, gates and bounds
+//
+//   POST /admin/rollouts {"model","state":"promoted"|"rolled_back"}: decides by hand
+//
+//   POST /admin/reload: reads the configuration again; answers when it took over
 //
 // Thread safety: Handle may be called from any thread and does not block.
 #pragma once
@@ -24,6 +30,7 @@ struct AdminHooks {
   std::function<std::shared_ptr<QuotaLedger>()> ledger;
   std::function<std::vector<UpstreamStats>()> upstreams;
   std::function<std::vector<RouteStats>()> routes;
+  std::function<std::vector<std::shared_ptr<Rollout>>()> rollouts;
   // Starts a reload; `done` is called once, from any thread, with its outcome.
   std::function<void(std::function<void(Status)> done)> reload;
 };
@@ -37,6 +44,8 @@ class Admin {
   bool Allowed(const net::HttpRequest& request) const;
   std::string Usage(std::string_view query) const;
   std::string Upstreams() const;
+  std::string Rollouts() const;
+  Status Decide(const std::string& body) const;
 
   const KeyHash key_;
   const AdminHooks hooks_;

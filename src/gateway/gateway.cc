@@ -78,13 +78,14 @@ struct Gateway::Route {
 };
 
 const Gateway::Route* Gateway::FindRoute(std::string_view path) {
-  static constexpr std::array<Route, 10> kRoutes = {{
+  static constexpr std::array<Route, 11> kRoutes = {{
       {"/v1/chat/completions", "POST", &Gateway::Chat, true},
       {"/v1/completions", "POST", &Gateway::Completion, true},
       {"/v1/models", "GET", &Gateway::Models, true},
       {kModelPath, "GET", &Gateway::Model, true},
       {"/tokenize", "POST", &Gateway::Tokenize, true},
       {"/detokenize", "POST", &Gateway::Detokenize, true},
+      {"/v1/feedback", "POST", &Gateway::Feedback, true},
       {"/health", "GET", &Gateway::Health, false},
       {"/ready", "GET", &Gateway::Ready, false},
       {"/metrics", "GET", &Gateway::MetricsText, false},
@@ -339,6 +340,15 @@ void Gateway::Detokenize(Call call) {
   api::AppendJsonString(body, *text);
   body.push_back('}');
   Answer(call, 200, std::move(body));
+}
+
+void Gateway::Feedback(Call call) {
+  const auto feedback = api::ReadFeedback(call.request.body);
+  if (!feedback) return Answer(call, feedback.error());
+  auto upstream = Working();
+  if (!upstream) return Answer(call, upstream.error());
+  const bool counted = (*upstream)->Feedback(feedback->request_id, feedback->label);
+  Answer(call, 200, counted ? R"({"counted":true})" : R"({"counted":false})");
 }
 
 void Gateway::Health(Call call) { Answer(call, 200, R"({"status":"ok"})"); }

@@ -53,6 +53,7 @@ class Gateway {
   void Model(Call call);
   void Tokenize(Call call);
   void Detokenize(Call call);
+  void Feedback(Call call);
   void Health(Call call);
   void Ready(Call call);
   void MetricsText(Call call);

@@ -26,6 +26,7 @@ Result<GatewayConfig> Read(config::Document document) {
     ReadRouting(root, result);
     ReadAccess(root, result);
     result.access_log = root["access_log"].StringOr("");
+    result.rollout_store = root["rollout_store"].StringOr("");
     result.quota_store = root["quota_store"].StringOr("");
   }
   TARE_RETURN_IF_ERROR(document.Finish());
@@ -83,12 +84,14 @@ void AddLocal(GatewayConfig& config, const std::string& upstream, const std::str
   }
   found->local = std::move(engine);
   found->max_concurrent = kEngineConcurrent;
+  const auto fill = [&](TargetConfig& target) {
+    if (target.upstream != upstream) return;
+    target.model = model;
+    if (target.max_model_len == 0) target.max_model_len = max_model_len;
+  };
   for (RouteConfig& route : config.router.routes) {
-    for (TargetConfig& target : route.targets) {
-      if (target.upstream != upstream) continue;
-      target.model = model;
-      if (target.max_model_len == 0) target.max_model_len = max_model_len;
-    }
+    for (TargetConfig& target : route.targets) fill(target);
+    fill(route.canary);
   }
   const bool named = std::any_of(config.router.routes.begin(), config.router.routes.end(),
                                  [&](const RouteConfig& route) { return route.model == model; });

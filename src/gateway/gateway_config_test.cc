@@ -151,6 +151,32 @@ TEST(GatewayConfig, ReadsARoutingPlan) {
   EXPECT_TRUE(config->warnings.empty());
 }
 
+TEST(GatewayConfig, ReadsARollout) {
+  auto config = ParseGatewayConfig(
+      "upstreams: {a: {url: 'http://h:1'}, b: {url: 'http://h:2'}}\n"
+      "models:\n"
+      "  m:\n"
+      "    targets: [{upstream: a}]\n"
+      "    rollout:\n"
+      "      target: {upstream: b, model: m2}\n"
+      "      share: 20%\n"
+      "      alpha: 1%\n"
+      "      min_samples: 50\n"
+      "      max_duration: 2h\n"
+      "      error_margin: 2%\n"
+      "      ttft_p99: 10ms\n"
+      "      feedback_gain: 5%\n",
+      "tare.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  const RouteConfig& route = config->router.routes.at(0);
+  ASSERT_TRUE(route.rollout);
+  EXPECT_EQ(route.canary.model, "m2");
+  EXPECT_DOUBLE_EQ(route.rollout->share, 0.2);
+  EXPECT_EQ(route.rollout->ttft_p99, std::chrono::milliseconds(10));
+  EXPECT_FALSE(route.rollout->e2e_p99);
+  EXPECT_DOUBLE_EQ(*route.rollout->feedback_gain, 0.05);
+}
+
 struct Mistake {
   const char* text;
   const char* message;

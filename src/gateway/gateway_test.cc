@@ -52,6 +52,7 @@ class FakeUpstream final : public Upstream {
   bool ready = true;
   std::optional<Error> refusal;
   std::shared_ptr<Started> last;
+  std::vector<std::pair<std::string, int>> labels;
 };
 
 std::shared_ptr<const Access> AccessOf(std::vector<AccessKey> keys) {
@@ -414,6 +415,15 @@ TEST_F(GatewayTest, HoldsTenantsToTheirLimitsAndCountsTheirUse) {
       HasSubstr("tare_tenant_tokens_total{tenant=\"search\",model=\"m/1\",kind=\"output\"} 6"));
   EXPECT_THAT(text, HasSubstr("tare_quota_refused_total{tenant=\"search\","
                               "limit=\"requests_per_minute\"} 1"));
+}
+
+TEST_F(GatewayTest, TakesFeedback) {
+  EXPECT_EQ(Send("POST", "/v1/feedback", R"({"id":"r-1","label":1})")->body, R"({"counted":true})");
+  EXPECT_EQ(Send("POST", "/v1/feedback", R"({"id":"r-2","label":-1})")->body,
+            R"({"counted":false})");
+  EXPECT_EQ(upstream_->labels.at(1).second, -1);
+  EXPECT_EQ(Send("POST", "/v1/feedback", R"({"id":"r-1","label":2})")->status, 400);
+  EXPECT_EQ(Send("POST", "/v1/feedback", R"({"label":1})")->Json()["error"]["param"], "id");
 }
 
 TEST_F(GatewayTest, LogsEveryAnswer) {

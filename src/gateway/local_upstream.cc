@@ -8,6 +8,7 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "api/tool_call_parser.h"
 #include "api/wire_error.h"
 #include "gateway/task_queue.h"
 #include "model/text.h"
@@ -37,13 +38,14 @@ api::FinishReason ToWire(engine::FinishReason reason) {
 // Turns the engine's chunks into the wire's.
 class EngineSink final : public engine::GenerateSink {
  public:
-  EngineSink(std::shared_ptr<const model::Text> text, bool logprobs, std::shared_ptr<ChatSink> sink,
-             std::shared_ptr<std::atomic<int>> alive)
+  EngineSink(std::shared_ptr<const model::Text> text, const api::ChatRequest& request,
+             std::shared_ptr<ChatSink> sink, std::shared_ptr<std::atomic<int>> alive)
       : text_(std::move(text)),
-        logprobs_(logprobs),
+        logprobs_(request.logprobs.has_value()),
         sink_(std::move(sink)),
         alive_(std::move(alive)) {
     alive_->fetch_add(1);
+    if (!request.tools_json.empty()) tool_calls_.emplace(request.id);
   }
   EngineSink(const EngineSink&) = delete;
   EngineSink& operator=(const EngineSink&) = delete;
@@ -63,6 +65,7 @@ class EngineSink final : public engine::GenerateSink {
         for (const auto& [id, logprob] : token.top) entry.top.emplace_back(Name(id), logprob);
       }
     }
+    if (tool_calls_) tool_calls_->Feed(out);
     sink_->OnChunk(std::move(out));
   }
   void OnDone(const engine::GenerateUsage& usage) override {
@@ -77,6 +80,7 @@ class EngineSink final : public engine::GenerateSink {
   const bool logprobs_;
   const std::shared_ptr<ChatSink> sink_;
   const std::shared_ptr<std::atomic<int>> alive_;  // sinks the engine has not let go of
+  std::optional<api::ToolCallParser> tool_calls_;  // where the request has tools
 };
 
 // The way to the engine for whoever may outlive it. The engine must not be owned by what its own
@@ -229,8 +233,7 @@ struct LocalUpstream::Impl {
     TARE_RETURN_IF_ERROR(CheckLength(request, prompt.size()));
     return submission.Submit(
         ToEngine(request, std::move(prompt)),
-        std::make_shared<EngineSink>(engine->text(), request.logprobs.has_value(), std::move(sink),
-                                     alive));
+        std::make_shared<EngineSink>(engine->text(), request, std::move(sink), alive));
   }
 };
 

@@ -278,6 +278,24 @@ void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Familie
          "1 after the queue was past its threshold for its time", std::move(wanted));
 }
 
+void AppendRolloutFamilies(const std::vector<RolloutReport>& rollouts, Metrics::Families& out) {
+  std::vector<Sample> states, samples;
+  for (const RolloutReport& rollout : rollouts) {
+    const ClientMetric::Label model{"model", rollout.model};
+    for (const RolloutState state :
+         {RolloutState::kRunning, RolloutState::kPromoted, RolloutState::kRolledBack}) {
+      states.push_back({rollout.state == state ? 1.0 : 0.0, {model, {"state", ToString(state)}}});
+    }
+    samples.push_back(
+        {static_cast<double>(rollout.baseline_samples), {model, {"arm", "baseline"}}});
+    samples.push_back({static_cast<double>(rollout.canary_samples), {model, {"arm", "canary"}}});
+  }
+  Append(out, MetricType::Gauge, "tare_rollout_state", "1 for the state a roll-out is in",
+         std::move(states));
+  Append(out, MetricType::Counter, "tare_rollout_samples_total", "Answers a roll-out was judged by",
+         std::move(samples));
+}
+
 void AppendTenantFamilies(const QuotaLedger& ledger, Metrics::Families& out) {
   // Months are summed: counters must not go back.
   std::map<std::pair<std::string, std::string>, store::UsageRow> sums;

@@ -25,6 +25,8 @@ constexpr const char* kTokens = "tokens_per_minute";
 constexpr const char* kMoney = "usd_per_month";
 // Usage is written this long after it changed, with all that changed meanwhile.
 constexpr auto kWriteDelay = std::chrono::milliseconds(20);
+// A crash may leave this share (one in a hundred) of a limit unused.
+constexpr std::int64_t kLeadShare = 100;
 constexpr auto kCheckpointEvery = std::chrono::seconds(5);
 
 std::chrono::year_month_day Date(system_clock::time_point time) {
@@ -45,6 +47,17 @@ double Usd(std::int64_t nano_usd) { return static_cast<double>(nano_usd) * 1e-9;
 
 using UsageKey = std::tuple<std::int64_t, std::string, std::string>;  // month, tenant, model
 
+struct Account {
+  store::QuotaRow row;
+  store::QuotaRow stored;  // what the store holds; at least the row, where the tenant has limits
+  TenantLimits limits;     // of the latest call
+};
+
+// How far ahead of the row the store is.
+std::int64_t Lead(const std::optional<std::int64_t>& limit) {
+  return limit ? std::max<std::int64_t>(1, *limit / kLeadShare) : 0;
+}
+
 }  // namespace
 
 std::int64_t MonthOf(system_clock::time_point time) {
@@ -60,7 +73,7 @@ struct QuotaLedger::Impl {
   WallClock now;
 
   mutable std::mutex mutex;  // guards what follows, down to the store
-  std::map<std::string, store::QuotaRow, std::less<>> quotas;
+  std::map<std::string, Account, std::less<>> accounts;
   std::map<UsageKey, store::UsageRow> usage;
   std::set<std::string> dirty_quotas;
   std::set<UsageKey> dirty_usage;
@@ -75,7 +88,7 @@ struct QuotaLedger::Impl {
 
   // The tenant's row with windows that are over emptied.
   store::QuotaRow& Row(const std::string& tenant, std::int64_t minute, std::int64_t month) {
-    store::QuotaRow& row = quotas[tenant];
+    store::QuotaRow& row = accounts[tenant].row;
     row.tenant = tenant;
     if (row.minute != minute) {
       row.minute = minute;
@@ -100,13 +113,36 @@ struct QuotaLedger::Impl {
     Note(store->Save({&row, 1}, {}));
   }
 
+  // The account's row as it goes to the store.
+  static store::QuotaRow Ahead(const Account& account) {
+    store::QuotaRow ahead = account.row;
+    ahead.minute_requests += Lead(account.limits.requests_per_minute);
+    ahead.minute_tokens += Lead(account.limits.tokens_per_minute);
+    ahead.month_nano_usd += Lead(account.limits.nano_usd_per_month);
+    return ahead;
+  }
+  static bool Covered(const Account& account) {
+    const store::QuotaRow& row = account.row;
+    const store::QuotaRow& stored = account.stored;
+    const TenantLimits& limits = account.limits;
+    const bool minute = stored.minute == row.minute &&
+                        stored.minute_requests >= row.minute_requests &&
+                        stored.minute_tokens >= row.minute_tokens;
+    const bool month = stored.month == row.month && stored.month_nano_usd >= row.month_nano_usd;
+    return (minute || !(limits.requests_per_minute || limits.tokens_per_minute)) &&
+           (month || !limits.nano_usd_per_month);
+  }
+
   bool Dirty() const { return !dirty_quotas.empty() || !dirty_usage.empty(); }
 
   void WriteDirty(std::unique_lock<std::mutex>& lock) {
     std::vector<store::QuotaRow> rows;
     std::vector<store::UsageRow> used;
     for (const std::string& tenant : std::exchange(dirty_quotas, {})) {
-      rows.push_back(quotas[tenant]);
+      Account& account = accounts[tenant];
+      // The last write is exact: there is no crash to be ahead of.
+      account.stored = stopping ? account.row : Ahead(account);
+      rows.push_back(account.stored);
     }
     for (const UsageKey& key : std::exchange(dirty_usage, {})) used.push_back(usage[key]);
     // The store's mutex before the other is let go: a newer row must not be overwritten by these.
@@ -132,7 +168,8 @@ struct QuotaLedger::Impl {
       lock.lock();
       checkpoint = std::chrono::steady_clock::now() + kCheckpointEvery;
     }
-    if (Dirty()) WriteDirty(lock);
+    for (const auto& [tenant, account] : accounts) dirty_quotas.insert(tenant);
+    WriteDirty(lock);
   }
 };
 
@@ -157,7 +194,7 @@ Result<std::shared_ptr<QuotaLedger>> QuotaLedger::Create(std::unique_ptr<store::
   impl->now = now != nullptr ? std::move(now) : [] { return system_clock::now(); };
   if (store != nullptr) {
     TARE_TRY(const std::vector<store::QuotaRow> rows, store->Quotas());
-    for (const store::QuotaRow& row : rows) impl->quotas[row.tenant] = row;
+    for (const store::QuotaRow& row : rows) impl->accounts[row.tenant] = {row, row, {}};
     TARE_TRY(const std::vector<store::UsageRow> used, store->Usage());
     for (const store::UsageRow& row : used) impl->usage[{row.month, row.tenant, row.model}] = row;
     impl->store = std::move(store);
@@ -218,7 +255,14 @@ tl::expected<QuotaLedger::Reservation, QuotaRefusal> QuotaLedger::Reserve(QuotaR
   row.minute_requests += 1;
   row.minute_tokens += held.tokens_;
   row.month_nano_usd += held.nano_usd_;
-  if (impl.store != nullptr && limits.any()) impl.SaveNow(row);
+  if (impl.store != nullptr && limits.any()) {
+    Account& account = impl.accounts[request.tenant];
+    account.limits = limits;
+    if (!Impl::Covered(account)) {
+      account.stored = Impl::Ahead(account);
+      impl.SaveNow(account.stored);
+    }
+  }
   held.ledger_ = self_.lock();
   held.request_ = std::move(request);
   return held;
@@ -243,7 +287,7 @@ void QuotaLedger::Reservation::Release() {
   if (ledger == nullptr) return;
   Impl& impl = *ledger->impl_;
   std::lock_guard lock(impl.mutex);
-  store::QuotaRow& row = impl.quotas[request_.tenant];
+  store::QuotaRow& row = impl.accounts[request_.tenant].row;
   if (row.minute == minute_) {
     row.minute_requests -= 1;
     row.minute_tokens -= tokens_;
@@ -261,7 +305,7 @@ void QuotaLedger::Reservation::Settle(const api::Usage& usage) {
   const std::int64_t tokens = std::int64_t{usage.prompt_tokens} + usage.completion_tokens;
   Impl& impl = *ledger->impl_;
   std::lock_guard lock(impl.mutex);
-  store::QuotaRow& row = impl.quotas[request_.tenant];
+  store::QuotaRow& row = impl.accounts[request_.tenant].row;
   if (row.minute == minute_) row.minute_tokens += tokens - tokens_;
   if (row.month == month_) row.month_nano_usd += cost - nano_usd_;
   UsageKey key(month_, request_.tenant, request_.model);
@@ -291,7 +335,7 @@ std::vector<store::QuotaRow> QuotaLedger::Quotas() const {
   const system_clock::time_point now = impl_->now();
   std::lock_guard lock(impl_->mutex);
   std::vector<store::QuotaRow> rows;
-  for (auto& [tenant, known] : impl_->quotas) {
+  for (auto& [tenant, known] : impl_->accounts) {
     rows.push_back(impl_->Row(tenant, MinuteOf(now), MonthOf(now)));
   }
   return rows;

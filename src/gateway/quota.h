@@ -5,9 +5,9 @@
 // budget. At the end it settles: the estimate is replaced by what was used; a call that failed
 // gives everything back. What is reserved counts as used.
 //
-// Minutes and months are those of the UTC clock. With a store, a reservation is on its way to
-// survive the process before the call goes out, and usage follows within a moment: after a crash
-// calls that were under way count with their reservations, so a budget is never exceeded.
+// Minutes and months are those of the UTC clock. With a store, what a tenant has used is kept in it
+// a little ahead (a hundredth of each limit), so that a call waits for the store only when that is
+// used up: after a crash what was ahead counts as used, and a budget is never exceeded.
 //
 // Thread safety: all methods may be called from any thread.
 #pragma once

@@ -163,6 +163,21 @@ std::vector<UpstreamStats> Router::Stats() const {
   return stats;
 }
 
+bool Router::Feedback(const std::string& request_id, int label) {
+  for (const std::shared_ptr<Rollout>& rollout : Rollouts()) {
+    if (rollout->Feedback(request_id, label)) return true;
+  }
+  return false;
+}
+
+std::vector<std::shared_ptr<Rollout>> Router::Rollouts() const {
+  std::vector<std::shared_ptr<Rollout>> rollouts;
+  for (const Route& route : impl_->Now()->routes) {
+    if (route.rollout != nullptr) rollouts.push_back(route.rollout);
+  }
+  return rollouts;
+}
+
 std::vector<RouteStats> Router::Routes() const {
   std::vector<RouteStats> stats;
   const Nanos now = net::MonotonicNow();

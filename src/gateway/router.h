@@ -19,6 +19,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "gateway/circuit_breaker.h"
 #include "gateway/remote_origin.h"
 #include "gateway/retry_policy.h"
+#include "gateway/rollout.h"
 #include "gateway/upstream.h"
 #include "gateway/waiting_room.h"
 
@@ -53,6 +55,8 @@ struct RouteConfig {
   Balance balance = Balance::kOrdered;
   bool sticky = false;  // weighted: a user keeps a target
   QueueOptions queue;
+  std::optional<RolloutPolicy> rollout;  // with the target that is tried out:
+  TargetConfig canary;
 };
 
 struct RouterConfig {
@@ -95,12 +99,15 @@ class Router final : public Upstream {
   Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                          std::shared_ptr<ChatSink> sink) override;
   bool Ready() const override { return true; }
+  bool Feedback(const std::string& request_id, int label) override;
   Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,
                                         bool add_special) const override;
   Result<std::string> Detokenize(const std::string& model,
                                  std::span<const TokenId> tokens) const override;
   std::vector<UpstreamStats> Stats() const;
   std::vector<RouteStats> Routes() const;
+  // The roll-outs of the routes that have one.
+  std::vector<std::shared_ptr<Rollout>> Rollouts() const;
 
   struct Impl;
 

@@ -71,8 +71,9 @@ void Job::Order() {
   }
   const bool sticky = route_->sticky && !request_->user.empty();
   std::vector<BalanceTarget> targets;
-  targets.reserve(route_->targets.size());
-  for (const Target& target : route_->targets) {
+  targets.reserve(route_->regular());
+  for (std::size_t i = 0; i < route_->regular(); ++i) {
+    const Target& target = route_->targets[i];
     BalanceTarget& view = targets.emplace_back();
     view.weight = target.weight;
     view.outstanding = static_cast<double>(target.server->outstanding.load());
@@ -82,6 +83,11 @@ void Job::Order() {
                        : std::max(home_->Random(), 1e-12);
   }
   order_ = OrderTargets(route_->balance, targets);
+  if (route_->rollout == nullptr) return;
+  in_rollout_ = route_->rollout->state() == RolloutState::kRunning;
+  canary_ = route_->rollout->Assign(request_->id, request_->user, home_->Random());
+  // The targets there were stay a way out, so that trying costs nobody an answer.
+  if (canary_) order_.insert(order_.begin(), route_->regular());
 }
 
 void Job::ClientLeft() {
@@ -96,7 +102,10 @@ void Job::Stop() {
 
 void Job::OnChunk(api::ChatChunk chunk) {
   if (chunk.tokens > 0) {
-    if (!std::exchange(first_token_, true)) Discharge(prompt_tokens_);
+    if (!std::exchange(first_token_, true)) {
+      Discharge(prompt_tokens_);
+      first_token_at_ = net::MonotonicNow();
+    }
     Discharge(chunk.tokens);
   }
   if (!request_->stream) {
@@ -116,6 +125,7 @@ void Job::OnChunk(api::ChatChunk chunk) {
 void Job::OnComplete(const api::Usage& usage) {
   Server& server = Current();
   server.successes.fetch_add(1);
+  TellRollout(/*failed=*/false);
   server.breaker.OnSuccess();
   server.open.store(false);
   if (!delivered_) sink_->OnRoute(AnsweringModel());
@@ -126,6 +136,7 @@ void Job::OnComplete(const api::Usage& usage) {
 
 void Job::OnFailure(Failure failure) {
   Judge(failure);
+  if (CountsAgainstHealth(Classify(failure))) TellRollout(/*failed=*/true);
   EndAttempt();
   held_.clear();
   if (delivered_) {
@@ -243,10 +254,20 @@ void Job::StartAttempt() {
   server.attempts.fetch_add(1);
   server.running.fetch_add(1);
   first_token_ = false;
+  if (begun_ == Nanos{}) begun_ = net::MonotonicNow();
   charged_ = prompt_tokens_ + AnswerTokens(*request_);
   server.outstanding.fetch_add(charged_);
   if (!prefix_.empty()) home_->prefixes.Add(prefix_, server.id);
   attempt_ = server.origin->Start(request_, At().model, this);
+}
+
+void Job::TellRollout(bool failed) {
+  // Retries at the arm's own target count as its time; another target is not the arm any more.
+  if (!in_rollout_ || position_ != 0) return;
+  in_rollout_ = false;
+  const Nanos now = net::MonotonicNow();
+  const Nanos first = first_token_ ? first_token_at_ : now;
+  route_->rollout->Observe(canary_, {failed, first - begun_, now - begun_});
 }
 
 void Job::Discharge(std::int64_t tokens) {

@@ -59,6 +59,8 @@ class Job final : public AttemptSink {
   Server& Current() { return *At().server; }
   const std::string& AnsweringModel() const;
   void Order();
+  // Tells the roll-out how the attempt at this request's own arm ended.
+  void TellRollout(bool failed);
   Place FindPlace(std::size_t from);
   void NextTarget(std::size_t from);
   void Wait(std::size_t from);
@@ -82,6 +84,10 @@ class Job final : public AttemptSink {
   std::vector<std::size_t> order_;  // targets, first choice first
   std::size_t position_ = 0;        // in order_
   std::vector<std::uint64_t> prefix_;
+  bool in_rollout_ = false;  // its arm waits for an outcome
+  bool canary_ = false;
+  Nanos begun_{};  // of its first attempt
+  Nanos first_token_at_{};
   int attempts_ = 0;  // on this target
   std::unique_ptr<Attempt> attempt_;
   net::EventLoop::TimerId timer_;

@@ -28,6 +28,19 @@ std::shared_ptr<WaitingLine> Unchanged(const Plan* old, const RouteConfig& route
   return nullptr;
 }
 
+std::shared_ptr<Rollout> UnchangedRollout(const Plan* old, const RouteConfig& route) {
+  if (old == nullptr) return nullptr;
+  for (const Route& known : old->routes) {
+    if (known.model == route.model && known.rollout != nullptr &&
+        known.rollout->policy() == *route.rollout &&
+        known.targets.back().server->name() == route.canary.upstream &&
+        known.targets.back().model == route.canary.model) {
+      return known.rollout;
+    }
+  }
+  return nullptr;
+}
+
 Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers, const Plan* old) {
   Route route;
   route.model = config.model;
@@ -35,7 +48,15 @@ Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers
   route.sticky = config.sticky;
   route.line = Unchanged(old, config);
   if (route.line == nullptr) route.line = std::make_shared<WaitingLine>(config.queue);
-  for (const TargetConfig& target : config.targets) {
+  std::vector<TargetConfig> targets = config.targets;
+  if (config.rollout) {
+    route.rollout = UnchangedRollout(old, config);
+    if (route.rollout == nullptr) {
+      route.rollout = std::make_shared<Rollout>(config.model, *config.rollout);
+    }
+    targets.push_back(config.canary);
+  }
+  for (const TargetConfig& target : targets) {
     const auto found = servers.find(target.upstream);
     if (found == servers.end()) {
       return FailParam("models", "model '{}' names the upstream '{}', which is not defined",
@@ -45,7 +66,7 @@ Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers
     route.targets.push_back({found->second, target.model, target.max_model_len, weight,
                              target.interactive, target.batch});
   }
-  if (route.targets.empty()) {
+  if (config.targets.empty()) {
     return FailParam("models", "model '{}' has no targets", config.model);
   }
   return route;

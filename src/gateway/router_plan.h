@@ -67,6 +67,10 @@ struct Route {
   Balance balance = Balance::kOrdered;
   bool sticky = false;
   std::shared_ptr<WaitingLine> line;
+  std::shared_ptr<Rollout> rollout;  // null: none; its target is the last of `targets`
+
+  // Targets requests are balanced over; the canary is apart.
+  std::size_t regular() const { return targets.size() - (rollout != nullptr ? 1 : 0); }
 };
 
 struct Plan {

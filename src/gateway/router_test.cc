@@ -635,6 +635,44 @@ TEST_F(BalanceTest, WaitsForRoomThenIsServedOrTurnedAway) {
   EXPECT_EQ(router_->Routes().at(0).waiting_interactive, 0);
 }
 
+TEST_F(BalanceTest, ABrokenCanaryIsRolledBackAndCostsNobodyAnAnswer) {
+  servers_.push_back(std::make_unique<FakeServer>(Healthy));
+  servers_.push_back(std::make_unique<FakeServer>(
+      [](net::RawConnection& c, int) { return Status(c, 500, "{}"); }));
+  RouterConfig config;
+  config.retry.attempts = 1;
+  config.breaker.threshold = 1000;
+  config.upstreams = {{Remote("old", *servers_[0])}, {Remote("new", *servers_[1])}};
+  RouteConfig& route = config.routes.emplace_back();
+  route.model = "m";
+  route.targets = {{"old", "m", 0}};
+  route.canary = {"new", "m2", 0};
+  route.rollout.emplace();
+  route.rollout->share = 0.5;
+  route.rollout->min_samples = 5;
+  auto router = Router::Create(config);
+  ASSERT_TRUE(router) << router.error().message;
+  router_ = *router;
+  int asked = 0;
+  while (router_->Rollouts().at(0)->state() == RolloutState::kRunning && asked < 400) {
+    auto sink = AskAs([&](api::ChatRequest& request) { request.id = std::to_string(asked); });
+    EXPECT_TRUE(Complete(*sink)) << "the former target is the way out";
+    ++asked;
+  }
+  EXPECT_EQ(router_->Rollouts().at(0)->state(), RolloutState::kRolledBack);
+  EXPECT_GT(servers_[1]->requests(), 5);
+  const int tried = servers_[1]->requests();
+  for (int i = 0; i < 10; ++i) AskAs([](api::ChatRequest&) {});
+  EXPECT_EQ(servers_[1]->requests(), tried) << "nothing goes there any more";
+
+  ASSERT_TRUE(router_->Reconfigure(config));
+  EXPECT_EQ(router_->Rollouts().at(0)->state(), RolloutState::kRolledBack)
+      << "an unchanged roll-out goes on where it was";
+  config.routes[0].rollout->share = 0.25;
+  ASSERT_TRUE(router_->Reconfigure(config));
+  EXPECT_EQ(router_->Rollouts().at(0)->state(), RolloutState::kRunning);
+}
+
 TEST_F(BalanceTest, ANewConfigurationTakesOverWhileAnswersGoOn) {
   std::atomic<bool> go{false};
   StartMany(

@@ -113,6 +113,33 @@ QueueOptions ReadQueue(const config::Value& value, QueueOptions queue) {
   return queue;
 }
 
+std::optional<Nanos> OptionalDuration(const config::Value& value) {
+  if (!value.present()) return std::nullopt;
+  return value.Duration();
+}
+
+void ReadRollout(const config::Value& value, RouteConfig& route,
+                 const std::vector<UpstreamConfig>& upstreams) {
+  if (!value.present()) return;
+  RolloutPolicy policy;
+  route.canary = ReadTarget(value["target"], route, upstreams);
+  policy.share = value["share"].FractionOr(policy.share);
+  policy.alpha = value["alpha"].FractionOr(policy.alpha);
+  if (policy.alpha <= 0 || policy.alpha >= 0.5) {
+    value["alpha"].AddError("the chance of a false promotion lies between 0% and 50%");
+  }
+  policy.min_samples = static_cast<std::uint64_t>(
+      value["min_samples"].IntOr(static_cast<std::int64_t>(policy.min_samples), 1));
+  policy.max_duration = value["max_duration"].DurationOr(policy.max_duration);
+  policy.error_margin = value["error_margin"].FractionOr(policy.error_margin);
+  policy.ttft_p99 = OptionalDuration(value["ttft_p99"]);
+  policy.e2e_p99 = OptionalDuration(value["e2e_p99"]);
+  if (const config::Value gain = value["feedback_gain"]; gain.present()) {
+    policy.feedback_gain = gain.Fraction();
+  }
+  route.rollout = policy;
+}
+
 RouteConfig ReadRoute(const std::string& name, const config::Value& value,
                       const std::vector<UpstreamConfig>& upstreams, const QueueOptions& queue) {
   RouteConfig route;
@@ -135,6 +162,7 @@ RouteConfig ReadRoute(const std::string& name, const config::Value& value,
     sticky.AddError("only 'balance: weighted' can be sticky");
   }
   route.queue = ReadQueue(value["queue"], queue);
+  ReadRollout(value["rollout"], route, upstreams);
   return route;
 }
 
@@ -211,6 +239,7 @@ void ReadRouting(const config::Value& root, GatewayConfig& out) {
     for (const TargetConfig& target : router.routes.back().targets) {
       out.uses_local = out.uses_local || target.upstream == kLocalUpstream;
     }
+    out.uses_local = out.uses_local || router.routes.back().canary.upstream == kLocalUpstream;
   }
   if (const config::Value retry = root["retry"]; retry.present()) {
     router.retry.attempts = static_cast<int>(retry["attempts"].IntOr(router.retry.attempts, 1, 10));

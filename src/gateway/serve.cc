@@ -14,11 +14,13 @@
 
 #include "api/wire_error.h"
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "gateway/admin.h"
 #include "gateway/gateway.h"
 #include "gateway/local_models.h"
+#include "gateway/rollout_keeper.h"
 #include "gateway/service_config.h"
 #include "gateway/signals.h"
 #include "net/http_server.h"
@@ -39,10 +41,10 @@ void Print(std::FILE* log, fmt::format_string<Args...> format, Args&&... args) {
   std::fflush(log);
 }
 
-std::string BaseUrl(std::string host, std::uint16_t port) {
+std::string BaseUrl(std::string host, std::uint16_t port, bool tls) {
   if (host == "0.0.0.0" || host == "::") host = "127.0.0.1";
   if (host.find(':') != std::string::npos) host = "[" + host + "]";
-  return fmt::format("http://{}:{}", host, port);
+  return fmt::format("{}://{}:{}", tls ? "https" : "http", host, port);
 }
 
 net::HttpServerOptions ServerOptions(const std::string& host, std::uint16_t port, int threads) {
@@ -110,6 +112,7 @@ class Service {
     PrintExample();
     Watch();
     Drain();
+    if (rollouts_) rollouts_->Tend(router_->Rollouts());
     admin_server_.reset();
     server_.reset();
     return {};
@@ -122,13 +125,16 @@ class Service {
     TARE_TRY(access_log_, OpenAccessLog(options_, plan));
     access_ = plan.access;
     gateway_.emplace(GatewayOptions{options_.version, plan.access, nullptr, ledger_, access_log_});
+    net::HttpServerOptions server =
+        ServerOptions(options_.host, options_.port, options_.io_threads);
+    server.tls_certificate_file = options_.tls_certificate;
+    server.tls_key_file = options_.tls_key;
     TARE_TRY(server_,
-             net::HttpServer::Start(
-                 ServerOptions(options_.host, options_.port, options_.io_threads),
-                 [this](net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) {
-                   gateway_->Handle(std::move(request), std::move(writer));
-                 }));
-    url_ = BaseUrl(options_.host, server_->port());
+             net::HttpServer::Start(server, [this](net::HttpRequest request,
+                                                   std::shared_ptr<net::ResponseWriter> writer) {
+               gateway_->Handle(std::move(request), std::move(writer));
+             }));
+    url_ = BaseUrl(options_.host, server_->port(), !options_.tls_certificate.empty());
     gateway_->metrics().AddSource([this](Metrics::Families& out) { AppendFamilies(out); });
     return {};
   }
@@ -170,6 +176,7 @@ class Service {
         TARE_RETURN_IF_ERROR(router_->Reconfigure(std::move(plan.config->router)));
       }
       upstream = router_;
+      TARE_RETURN_IF_ERROR(KeepRollouts(*plan.config));
       for (const std::string& warning : plan.config->warnings) LogWarn("{}", warning);
     } else {
       upstream = models.front()->upstream;
@@ -180,6 +187,21 @@ class Service {
     }
     gateway_->SetAccess(plan.access, ledger_);
     gateway_->SetUpstream(std::move(upstream));
+    return {};
+  }
+
+  // Roll-outs that are new go on where a former process left them.
+  Status KeepRollouts(const GatewayConfig& config) {
+    if (router_->Rollouts().empty()) return {};
+    if (!rollouts_) {
+      std::filesystem::path file = config.rollout_store;
+      if (file.empty()) {
+        TARE_TRY(const std::filesystem::path dir, UserDataDir());
+        file = dir / "rollouts.json";
+      }
+      rollouts_.emplace(file);
+    }
+    rollouts_->Adopt(router_->Rollouts());
     return {};
   }
 
@@ -207,6 +229,9 @@ class Service {
       return renewal.loaded;
     };
     const Result<int> loaded = renew();
+    if (const Status renewed = server_->ReloadCertificate(); !renewed) {
+      LogWarn("{}; the former certificate goes on", renewed.error().message);
+    }
     if (access_log_ != nullptr) {
       if (const Status reopened = access_log_->Reopen(); !reopened) {
         LogWarn("{}; lines go on to the old file", reopened.error().message);
@@ -227,6 +252,7 @@ class Service {
     while (true) {
       const int signal = signals_.Wait(kTick);
       models_.Reap();
+      if (rollouts_) rollouts_->Tend(router_->Rollouts());
       if (signal == SIGTERM || signal == SIGINT) return;
       std::deque<std::function<void(Status)>> waiting;
       {
@@ -271,6 +297,7 @@ class Service {
     hooks.ledger = [this] { return Ledger(); };
     hooks.upstreams = [router = router_] { return router->Stats(); };
     hooks.routes = [router = router_] { return router->Routes(); };
+    hooks.rollouts = [router = router_] { return router->Rollouts(); };
     hooks.reload = [this](std::function<void(Status)> done) {
       {
         std::lock_guard lock(mutex_);
@@ -285,7 +312,7 @@ class Service {
                  [admin](net::HttpRequest request, std::shared_ptr<net::ResponseWriter> writer) {
                    admin->Handle(std::move(request), std::move(writer));
                  }));
-    Print(log_, "admin     {}", BaseUrl(admin_.host, admin_server_->port()));
+    Print(log_, "admin     {}", BaseUrl(admin_.host, admin_server_->port(), false));
     return {};
   }
 
@@ -302,6 +329,9 @@ class Service {
     if (router_ != nullptr) {
       AppendUpstreamFamilies(router_->Stats(), out);
       AppendRouteFamilies(router_->Routes(), out);
+      std::vector<RolloutReport> rollouts;
+      for (const auto& rollout : router_->Rollouts()) rollouts.push_back(rollout->Report());
+      AppendRolloutFamilies(rollouts, out);
     }
   }
 
@@ -337,6 +367,7 @@ class Service {
 
   // Order of destruction: servers (no more requests), gateway, router, models.
   LocalModels models_;
+  std::optional<RolloutKeeper> rollouts_;  // once a roll-out was configured
   FileWatch watch_;
   std::atomic<bool> serving_{false};  // router_ may be read by metrics
   std::shared_ptr<Router> router_;

@@ -28,8 +28,9 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;
   int io_threads = 1;
-  std::filesystem::path api_key_file;  // empty: open to all
-  std::string access_log;              // a path or "-"; empty: as the configuration says
+  std::string tls_certificate, tls_key;  // PEM files; empty: plain HTTP
+  std::filesystem::path api_key_file;    // empty: open to all
+  std::string access_log;                // a path or "-"; empty: as the configuration says
   Nanos drain_timeout = std::chrono::seconds(30);
   std::string version;
 };

@@ -50,6 +50,9 @@ class Upstream {
   virtual Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                                  std::shared_ptr<ChatSink> sink) = 0;
   virtual bool Ready() const = 0;
+  // A label (1 good, 0 neutral, -1 bad) for the answer of a request, for roll-outs. False when
+  // nobody waits for one.
+  virtual bool Feedback(const std::string& /*request_id*/, int /*label*/) { return false; }
 
   // The prompt of `request` as tokens, and tokens as text; only where the tokenizer is at hand.
   virtual Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,

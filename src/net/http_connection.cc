@@ -32,6 +32,7 @@ Connection::Connection(std::shared_ptr<ServerShared> shared, Loop& loop, LoopSoc
     : shared_(std::move(shared)),
       loop_(loop),
       socket_(std::move(socket)),
+      stream_(socket_, loop.tls),
       wake_(loop.io.get_executor()),
       buffer_(shared_->options.max_header_bytes + kMaxBuffered) {
   error_code ignored;
@@ -68,7 +69,8 @@ void Connection::ExpireIfLate(Nanos now) {
 LoopAwaitable<void> Connection::Run(std::shared_ptr<Connection> self) {
   loop_.connections.insert(this);
   std::optional<Parser> parser;
-  while (socket_.is_open() && co_await ReadRequest(parser)) {
+  const bool secured = co_await Secure();
+  while (secured && socket_.is_open() && co_await ReadRequest(parser)) {
     if (!co_await Respond(*parser)) break;
     parser.reset();
   }
@@ -78,13 +80,23 @@ LoopAwaitable<void> Connection::Run(std::shared_ptr<Connection> self) {
   self.reset();
 }
 
+// The TLS handshake, where there is one to make.
+LoopAwaitable<bool> Connection::Secure() {
+  if (!stream_.secured()) co_return true;
+  SetDeadline(shared_->options.header_timeout);  // idle phase: a late one is closed
+  auto [error] = co_await stream_.async_handshake(kAwait);
+  ClearDeadline();
+  if (error) shared_->bad_requests.fetch_add(1);
+  co_return !error;
+}
+
 LoopAwaitable<bool> Connection::ReadRequest(std::optional<Parser>& parser) {
   const HttpServerOptions& options = shared_->options;
   phase_ = Phase::kIdle;
   if (buffer_.size() == 0) {
     if (shared_->draining.load() || client_closed_) co_return false;
     SetDeadline(options.idle_timeout);
-    auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(kFirstRead), kAwait);
+    auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kFirstRead), kAwait);
     if (error) co_return false;
     buffer_.commit(count);
   }
@@ -94,7 +106,7 @@ LoopAwaitable<bool> Connection::ReadRequest(std::optional<Parser>& parser) {
   parser->header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
   parser->body_limit(options.max_body_bytes);
   {
-    auto [error, count] = co_await http::async_read_header(socket_, buffer_, *parser, kAwait);
+    auto [error, count] = co_await http::async_read_header(stream_, buffer_, *parser, kAwait);
     if (error) {
       co_await RefuseRead(error, parser->got_some() || buffer_.size() > 0);
       co_return false;
@@ -105,10 +117,10 @@ LoopAwaitable<bool> Connection::ReadRequest(std::optional<Parser>& parser) {
     const auto expect = parser->get()[http::field::expect];
     if (EqualsIgnoreCase({expect.data(), expect.size()}, "100-continue")) {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      auto [error, count] = co_await asio::async_write(socket_, asio::buffer(kContinue), kAwait);
+      auto [error, count] = co_await asio::async_write(stream_, asio::buffer(kContinue), kAwait);
       if (error) co_return false;
     }
-    auto [error, count] = co_await http::async_read(socket_, buffer_, *parser, kAwait);
+    auto [error, count] = co_await http::async_read(stream_, buffer_, *parser, kAwait);
     if (error) {
       co_await RefuseRead(error, true);
       co_return false;
@@ -145,7 +157,7 @@ LoopAwaitable<void> Connection::AnswerError(int status, std::string message) {
                           options.error_content_type, body.size(), body));
   SetDeadline(options.write_timeout);
   phase_ = Phase::kLingering;
-  auto [error, count] = co_await asio::async_write(socket_, asio::buffer(out_), kAwait);
+  auto [error, count] = co_await asio::async_write(stream_, asio::buffer(out_), kAwait);
   if (!error) co_await Linger();
 }
 
@@ -158,7 +170,7 @@ LoopAwaitable<void> Connection::Linger() {
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, failed);
   buffer_.clear();
   while (!failed && !client_closed_ && socket_.is_open()) {
-    auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(kMaxBuffered), kAwait);
+    auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kMaxBuffered), kAwait);
     failed = error;
   }
 }
@@ -215,12 +227,13 @@ LoopAwaitable<void> Connection::Watch() {
       co_await wake_.async_wait(kAwait);
       continue;
     }
-    auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(kFirstRead), kAwait);
+    auto [error, count] = co_await stream_.async_read_some(buffer_.prepare(kFirstRead), kAwait);
     if (!error) {
       buffer_.commit(count);
       continue;
     }
-    client_closed_ = client_closed_ || error == asio::error::eof;
+    client_closed_ =
+        client_closed_ || error == asio::error::eof || error == asio::ssl::error::stream_truncated;
     if (!done_ && (error != asio::error::operation_aborted || !socket_.is_open())) {
       Finish(false, false);
     }
@@ -245,7 +258,7 @@ void Connection::Pump() {
 void Connection::StartWrite() {
   writing_ = true;
   SetDeadline(shared_->options.write_timeout);
-  socket_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
+  stream_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
                            [self = shared_from_this()](error_code error, std::size_t count) {
                              self->writing_ = false;
                              if (self->done_) return;

@@ -6,8 +6,6 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -16,13 +14,11 @@
 #include <string>
 #include <unordered_set>
 
+#include "net/client_stream.h"
 #include "net/http_exchange.h"
 
 namespace tare::net {
 
-namespace asio = boost::asio;
-using LoopExecutor = asio::io_context::executor_type;
-using LoopSocket = asio::basic_stream_socket<asio::ip::tcp, LoopExecutor>;
 template <typename T>
 using LoopAwaitable = asio::awaitable<T, LoopExecutor>;
 
@@ -31,6 +27,7 @@ class Connection;
 // One thread's share of the server.
 struct Loop {
   asio::io_context io{1};
+  std::shared_ptr<asio::ssl::context> tls;  // of new connections; null: plain
   std::unordered_set<Connection*> connections;
 };
 
@@ -49,6 +46,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class Phase { kIdle, kReading, kRunning, kLingering };
 
+  LoopAwaitable<bool> Secure();
   void SetDeadline(Nanos from_now);
   void ClearDeadline();
   // Reads one request. False: the connection is over (an error answer has been sent if one is due).
@@ -66,6 +64,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<ServerShared> shared_;
   Loop& loop_;
   LoopSocket socket_;
+  ClientStream stream_;
   asio::basic_waitable_timer<std::chrono::steady_clock,
                              asio::wait_traits<std::chrono::steady_clock>, LoopExecutor>
       wake_;

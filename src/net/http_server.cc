@@ -61,6 +61,30 @@ Error ListenError(const HttpServerOptions& options, const error_code& error) {
           "host"};
 }
 
+Result<std::shared_ptr<asio::ssl::context>> MakeTls(const HttpServerOptions& options) {
+  if (options.tls_certificate_file.empty() != options.tls_key_file.empty()) {
+    return FailParam("tls", "TLS needs both a certificate and its key");
+  }
+  if (options.tls_certificate_file.empty()) return std::shared_ptr<asio::ssl::context>();
+  auto tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  error_code error;
+  tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                       asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
+                       asio::ssl::context::no_tlsv1_1,
+                   error);
+  tls->use_certificate_chain_file(options.tls_certificate_file, error);
+  if (error) {
+    return FailParam("tls_certificate", "cannot use the certificate '{}': {}",
+                     options.tls_certificate_file, error.message());
+  }
+  tls->use_private_key_file(options.tls_key_file, asio::ssl::context::pem, error);
+  if (error) {
+    return FailParam("tls_key", "cannot use the key '{}' with the certificate '{}': {}",
+                     options.tls_key_file, options.tls_certificate_file, error.message());
+  }
+  return tls;
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -117,12 +141,13 @@ struct HttpServer::Impl {
       const std::uint64_t open = shared->open.fetch_add(1) + 1;
       const bool full = open > shared->options.max_connections;
       if (full) shared->refused.fetch_add(1);
-      auto connection = std::make_shared<Connection>(shared, loop, std::move(socket));
-      asio::co_spawn(loop.io.get_executor(), Serve(std::move(connection), full), asio::detached);
+      asio::co_spawn(loop.io.get_executor(), Serve(loop, std::move(socket), full), asio::detached);
     }
   }
 
-  LoopAwaitable<void> Serve(std::shared_ptr<Connection> connection, bool full) {
+  // On the loop's own thread, which the connection belongs to from its making.
+  LoopAwaitable<void> Serve(Loop& loop, LoopSocket socket, bool full) {
+    auto connection = std::make_shared<Connection>(shared, loop, std::move(socket));
     if (full) {
       co_await connection->TurnAway();
     } else {
@@ -214,6 +239,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
   impl->shared->options = std::move(options);
   impl->shared->handler = std::move(handler);
   for (int i = 0; i < threads; ++i) impl->workers.push_back(std::make_unique<Impl::Worker>());
+  TARE_TRY(const auto tls, MakeTls(impl->shared->options));
+  for (auto& worker : impl->workers) worker->loop.tls = tls;
   TARE_RETURN_IF_ERROR(impl->Listen());
   impl->Run();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
@@ -228,6 +255,14 @@ HttpServerStats HttpServer::stats() const {
   const ServerShared& shared = *impl_->shared;
   return {shared.accepted.load(),     shared.open.load(),         shared.refused.load(),
           shared.bad_requests.load(), shared.slow_clients.load(), shared.disconnects.load()};
+}
+
+Status HttpServer::ReloadCertificate() {
+  TARE_TRY(auto tls, MakeTls(impl_->shared->options));
+  for (auto& worker : impl_->workers) {
+    asio::post(worker->loop.io, [&loop = worker->loop, tls] { loop.tls = tls; });
+  }
+  return {};
 }
 
 bool HttpServer::Drain(Nanos deadline) { return impl_->Drain(deadline); }

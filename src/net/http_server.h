@@ -53,6 +53,9 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free one
   int threads = 1;
+  // PEM files: set both to speak TLS (1.2 or newer) instead of plain HTTP.
+  std::string tls_certificate_file;  // the chain, the server's own first
+  std::string tls_key_file;
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = 16 * 1024 * 1024;
   std::size_t max_connections = 10000;              // over all threads; more are turned away (503)
@@ -77,7 +80,8 @@ struct HttpServerStats {
 
 class HttpServer {
  public:
-  // Listens when it returns. A port in use and an address that is not ours are named.
+  // Listens when it returns. A certificate or key that cannot be used, a port in use and an address
+  // that is not ours are named.
   static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpHandler handler);
   // Closes what is open without waiting for running requests.
   ~HttpServer();
@@ -86,6 +90,9 @@ class HttpServer {
 
   std::uint16_t port() const;
   HttpServerStats stats() const;
+
+  // Reads certificate and key again, for connections from now on. On an error the old ones stay.
+  Status ReloadCertificate();
 
   // Stops accepting, closes idle connections, lets running requests finish for up to `deadline`,
   // then closes the rest. True when all finished. Blocks; not to be called from a handler.

@@ -54,7 +54,11 @@ class FakeUpstream:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(http.server.ThreadingHTTPServer):
+            def handle_error(self, *_):  # clients that were killed are part of the tests
+                pass
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -214,8 +218,9 @@ access_log: {self.dir / 'access.log'}
             thread.join()
         served = self.upstream.served["org/m"]
         self.assertLessEqual(served, 1000)
-        # What was under way at the kill counts as spent, at most one request a client.
-        self.assertGreaterEqual(served, 1000 - 64)
+        # What was under way at the kill counts as spent (at most one request a client), and the
+        # hundredth that the store is ahead.
+        self.assertGreaterEqual(served, 1000 - 64 - 10)
         self.assertGreater(answers[429], 0)
         usage = json.loads(self.admin("GET", "/admin/usage")[1])
         team = usage["tenants"][0]

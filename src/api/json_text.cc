@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 
 namespace tare::api {
@@ -40,6 +41,17 @@ std::size_t CharacterLength(std::string_view text) {
     if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
   }
   return length;
+}
+
+// Whether one of eight bytes may need an escape; never says no when one does.
+bool MayNeedEscape(const char* bytes) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101, kHighBits = 0x8080808080808080;
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  const auto zero_byte = [](std::uint64_t x) { return (x - kOnes) & ~x; };
+  const std::uint64_t control = (word - 0x20 * kOnes) & ~word;
+  return ((control | zero_byte(word ^ ('"' * kOnes)) | zero_byte(word ^ ('\\' * kOnes))) &
+          kHighBits) != 0;
 }
 
 bool NeedsEscape(char c) { return static_cast<std::uint8_t>(c) < 0x20 || c == '"' || c == '\\'; }
@@ -88,6 +100,9 @@ void AppendJsonString(std::string& out, std::string_view text) {
   out.push_back('"');
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
+    // Long texts (a prompt of 200 KB) are mostly letters.
+    while (i + 8 <= text.size() && !MayNeedEscape(text.data() + i)) i += 8;
+    if (i == text.size()) break;
     if (!NeedsEscape(text[i])) continue;
     out.append(text.substr(begin, i - begin));
     AppendEscaped(out, text[i]);

@@ -131,23 +131,94 @@ void ReadErrorObject(dom::element root, Error& error) {
   }
 }
 
+struct Member {
+  std::string_view key;   // as written, without the quotes
+  std::string_view text;  // the whole member, key and value
+};
+
+// The place after a string that begins (with its quote) at `at`.
+std::size_t SkipString(std::string_view json, std::size_t at) {
+  while (true) {
+    at = json.find('"', at + 1);
+    if (at == std::string_view::npos) return at;
+    std::size_t slashes = 0;
+    while (json[at - 1 - slashes] == '\\') ++slashes;
+    if (slashes % 2 == 0) return at + 1;
+  }
+}
+
+// The members of an object as they are written. The text is JSON that was parsed before; anything
+// unexpected all the same, and a key with an escape, gives nothing.
+std::optional<std::vector<Member>> TopLevelMembers(std::string_view json) {
+  std::vector<Member> members;
+  std::size_t at = json.find('{');
+  while (at != std::string_view::npos) {
+    const std::size_t begin = json.find_first_of("\"}", at + 1);
+    if (begin == std::string_view::npos) return std::nullopt;
+    if (json[begin] == '}') return members;
+    std::size_t end = SkipString(json, begin);
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view key = json.substr(begin + 1, end - begin - 2);
+    if (key.find('\\') != std::string_view::npos) return std::nullopt;
+    // The comma or brace that ends the value, outside of strings and brackets.
+    for (int depth = 0; depth >= 0;) {
+      end = json.find_first_of("\"{}[],", end);
+      if (end == std::string_view::npos) return std::nullopt;
+      switch (json[end]) {
+        case '"':
+          end = SkipString(json, end);
+          if (end == std::string_view::npos) return std::nullopt;
+          continue;
+        case '{':
+        case '[':
+          ++depth;
+          break;
+        case ',':
+          if (depth == 0) depth = -1;
+          break;
+        default:
+          --depth;
+      }
+      if (depth >= 0) ++end;
+    }
+    members.push_back({key, json.substr(begin, end - begin)});
+    if (json[end] == '}') return members;
+    at = end;
+  }
+  return std::nullopt;
+}
+
+bool IsReplaced(std::string_view key) {
+  return key == "model" || key == "stream" || key == "stream_options";
+}
+
 }  // namespace
 
 Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view model,
                                  bool want_usage) {
+  std::string begin = R"({"model":)";
+  AppendJsonString(begin, model);
+  begin.append(R"(,"stream":true)");
+  if (want_usage) begin.append(R"(,"stream_options":{"include_usage":true})");
+  if (const auto members = TopLevelMembers(request.wire_body)) {
+    // A prompt of megabytes is copied once and not taken apart.
+    begin.reserve(begin.size() + request.wire_body.size() + members->size() + 1);
+    for (const Member& member : *members) {
+      if (IsReplaced(member.key)) continue;
+      begin.append(",").append(member.text);
+    }
+    begin.push_back('}');
+    return begin;
+  }
   dom::parser parser;
   dom::object object;
   if (parser.parse(request.wire_body).get(object)) {
     return Fail(ErrorKind::kInternal, "the request's own body is lost; cannot pass it on");
   }
-  std::string out;
-  out.reserve(request.wire_body.size() + 64);
-  out.append(R"({"model":)");
-  AppendJsonString(out, model);
-  out.append(R"(,"stream":true)");
-  if (want_usage) out.append(R"(,"stream_options":{"include_usage":true})");
+  std::string out = std::move(begin);
+  out.reserve(out.size() + request.wire_body.size());
   for (const auto [key, value] : object) {
-    if (key == "model" || key == "stream" || key == "stream_options") continue;
+    if (IsReplaced(key)) continue;
     out.push_back(',');
     AppendJsonString(out, key);
     out.push_back(':');

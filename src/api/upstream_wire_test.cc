@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "api/wire_error.h"
@@ -27,6 +28,41 @@ TEST(UpstreamBody, KeepsEverythingButModelAndStreaming) {
   EXPECT_FALSE(json::parse(*UpstreamBody(request, "b", false)).contains("stream_options"));
   request.wire_body = "";
   EXPECT_FALSE(UpstreamBody(request, "b", true));
+}
+
+TEST(UpstreamBody, CannotBeTalkedIntoAnotherModel) {
+  for (const char* body :
+       {R"({"m\u006fdel":"secret","messages":["a"]})", R"({"model":"x","model":"secret"})",
+        R"({ "x" : "}" , "model" : "secret", "y":{"model":"kept"} })", R"({"a\"b":1,"model":2})"}) {
+    ChatRequest request;
+    request.wire_body = body;
+    const auto made = UpstreamBody(request, "mine", false);
+    ASSERT_TRUE(made);
+    int models = 0;
+    const json read = json::parse(*made, [&](int depth, json::parse_event_t event, json& value) {
+      if (depth == 1 && event == json::parse_event_t::key && value == "model") ++models;
+      return true;
+    });
+    EXPECT_EQ(models, 1) << *made;
+    EXPECT_EQ(read["model"], "mine") << *made;
+  }
+}
+
+// Any object, whatever is in its strings, comes through but for what is replaced.
+TEST(UpstreamBody, KeepsEveryOtherMember) {
+  EXPECT_TRUE(rc::check([](const std::map<std::string, std::string>& in) {
+    json body = json::object();
+    for (const auto& [key, value] : in) body[key] = {value, {{key, {1, -2.5, nullptr}}}};
+    body["messages"] = {{{"content", "{\"}],\\"}}};
+    ChatRequest request;
+    request.wire_body = body.dump(1, ' ', false, json::error_handler_t::replace);
+    const json made = json::parse(*UpstreamBody(request, "m", true));
+    json wanted = json::parse(request.wire_body);
+    wanted["model"] = "m";
+    wanted["stream"] = true;
+    wanted["stream_options"] = {{"include_usage", true}};
+    RC_ASSERT(made == wanted);
+  }));
 }
 
 TEST(ReadStreamEvent, ReadsWhatServersSend) {

@@ -1,5 +1,6 @@
 #include "net/http_connection.h"
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -120,6 +121,9 @@ LoopAwaitable<bool> Connection::ReadRequest(std::optional<Parser>& parser) {
       auto [error, count] = co_await asio::async_write(stream_, asio::buffer(kContinue), kAwait);
       if (error) co_return false;
     }
+    // Beast reads as much as the buffer has room for: a large body in large pieces.
+    const auto length = parser->content_length();
+    if (length) buffer_.reserve(std::min<std::size_t>(*length, kMaxBuffered));
     auto [error, count] = co_await http::async_read(stream_, buffer_, *parser, kAwait);
     if (error) {
       co_await RefuseRead(error, true);

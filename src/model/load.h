@@ -34,8 +34,9 @@ struct LoadOptions {
   ThreadPool* pool = nullptr;  // must outlive the model, which computes with it
   // Refuse, before loading, a model whose weights alone do not fit the memory there is.
   bool check_memory = true;
-  // Packed matrices of an earlier start, and where to keep those that had to be packed now. Both may
-  // be null; they are used while loading only. Failing to keep warns and does not fail the load.
+  // Packed matrices of an earlier start, and where to keep those that had to be packed now. Both
+  // may be null; they are used while loading only. Failing to keep warns and does not fail the
+  // load.
   const PackedCacheReader* packed = nullptr;
   PackedCacheWriter* keep = nullptr;
   // Called between matrices from the loading thread: share done in [0, 1], what comes next.

@@ -48,6 +48,10 @@ class FakeUpstream final : public Upstream {
   Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request, bool) const override {
     return std::vector<TokenId>(request.prompt.size(), TokenId(7));
   }
+  bool Feedback(const std::string& request_id, int label) override {
+    labels.emplace_back(request_id, label);
+    return request_id == "r-1";  // the only answer it knows
+  }
 
   bool ready = true;
   std::optional<Error> refusal;

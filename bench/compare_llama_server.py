@@ -3,9 +3,9 @@
 
     bench/compare_llama_server.py --model model.gguf [--users 1,8,16] [--duration 30] [--threads 2]
 
-Both servers get the same file, threads, number of slots and chats (closed loop, prompts of 128
-tokens that share nothing, answers of 64, greedy), one after the other at each number of users. Prints
-output tokens per second and time to first token of each, and the ratios.
+Both servers get the same file, threads, number of slots and requests for completions (closed loop,
+prompts of 128 tokens that share nothing, answers of 64, greedy), one after the other at each number
+of users. Prints output tokens per second and time to first token of each, and the ratios.
 llama-server is looked for on the PATH; nothing of llama.cpp is part of this project.
 Exit code: 0 measured, 2 wrong usage, 3 a server is missing or failed.
 """
@@ -65,7 +65,7 @@ def measure(arguments, url, users):
                "--duration", f"{arguments.duration}s", "--warm-up", "2s", "--drain", "300s",
                "--input-tokens", str(arguments.input_tokens),
                "--output-tokens", str(arguments.output_tokens), "--seed", str(41 + users),
-               "--json", "--no-save"]
+               "--api", "completions", "--json", "--no-save"]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode not in (0, 1):
         sys.exit(fail(f"tare load failed: {result.stderr.strip().splitlines()[-1:]}"))

@@ -11,7 +11,6 @@
 //   pages      memory of 32 half-filled sequences of full length, against reserving the length
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <random>
@@ -20,6 +19,7 @@
 
 #include "base/check.h"
 #include "engine/local_model.h"
+#include "engine/waiting_sink.h"
 
 namespace tare::engine {
 namespace {
@@ -31,31 +31,15 @@ struct Arguments {
   int threads = 0;
 };
 
-class Client final : public GenerateSink {
+class Client final : public WaitingSink {
  public:
-  void OnTokens(GenerateChunk chunk) override { tokens_ += chunk.tokens.size(); }
-  void OnDone(const GenerateUsage& usage) override {
-    std::lock_guard lock(mutex_);
-    usage_ = usage;
-    done_ = true;
-    changed_.notify_one();
+  const GenerateUsage& WaitForUsage() {
+    if (const Status ended = Wait(); !ended) {
+      std::fprintf(stderr, "%s\n", ended.error().message.c_str());
+      std::exit(1);
+    }
+    return usage();
   }
-  void OnError(Error error) override {
-    std::fprintf(stderr, "%s\n", error.message.c_str());
-    std::exit(1);
-  }
-  const GenerateUsage& Wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-    return usage_;
-  }
-
- private:
-  std::size_t tokens_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  GenerateUsage usage_;
-  bool done_ = false;
 };
 
 LocalModel Load(const Arguments& arguments, int max_num_seqs, int max_model_len) {
@@ -124,9 +108,9 @@ Outcome Serve(Engine& engine, const std::vector<GenerateRequest>& chats, int use
         TARE_CHECK(engine.Submit(chats[i], batch.back()).has_value());
       }
       Nanos longest{};
-      for (const auto& client : batch) longest = std::max(longest, client->Wait().total);
+      for (const auto& client : batch) longest = std::max(longest, client->WaitForUsage().total);
       for (const auto& client : batch) {
-        GenerateUsage usage = client->Wait();
+        GenerateUsage usage = client->WaitForUsage();
         usage.total = longest;  // answers leave together
         usages.push_back(usage);
       }
@@ -146,7 +130,7 @@ Outcome Serve(Engine& engine, const std::vector<GenerateRequest>& chats, int use
           }
           auto client = std::make_shared<Client>();
           TARE_CHECK(engine.Submit(chats[mine], client).has_value());
-          const GenerateUsage usage = client->Wait();
+          const GenerateUsage usage = client->WaitForUsage();
           std::lock_guard lock(mutex);
           usages.push_back(usage);
         }
@@ -208,7 +192,8 @@ void Prefix(const Arguments& arguments) {
       TARE_CHECK(local.engine->Submit(std::move(request), clients.back()).has_value());
     }
     std::vector<double> ttft;
-    for (const auto& client : clients) ttft.push_back(ToSeconds(client->Wait().first_token));
+    for (const auto& client : clients)
+      ttft.push_back(ToSeconds(client->WaitForUsage().first_token));
     std::sort(ttft.begin(), ttft.end());
     std::printf("%-28s %10.3f %10.3f\n", mode, ttft[16], ttft.back());
     std::fflush(stdout);
@@ -248,7 +233,7 @@ void Compaction(const Arguments& arguments) {
       TARE_CHECK(engine.Submit(std::move(request), clients.back()).has_value());
     }
     for (const auto& client : clients) {
-      client->Wait();
+      client->WaitForUsage();
       const EngineStats stats = engine.Stats();
       worst_share = std::max(worst_share, stats.stranded_share);
       most_pages = std::max(most_pages, stats.pages_used);

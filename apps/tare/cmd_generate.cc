@@ -1,8 +1,6 @@
 // tare generate: one completion on the terminal, with tokens per second.
-#include <condition_variable>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -10,6 +8,7 @@
 #include "apps/tare/local_model_flags.h"
 #include "base/units.h"
 #include "engine/local_model.h"
+#include "engine/waiting_sink.h"
 
 namespace tare::app {
 namespace {
@@ -28,8 +27,8 @@ struct Arguments {
   bool ignore_eos = false;
 };
 
-// Prints text as it comes and lets the main thread wait for the end.
-class TerminalSink final : public engine::GenerateSink {
+// Prints text as it comes.
+class TerminalSink final : public engine::WaitingSink {
  public:
   explicit TerminalSink(bool print) : print_(print) {}
 
@@ -41,40 +40,14 @@ class TerminalSink final : public engine::GenerateSink {
     text_ += chunk.text;
     if (chunk.finish != engine::FinishReason::kNone) finish_ = chunk.finish;
   }
-  void OnDone(const engine::GenerateUsage& usage) override {
-    usage_ = usage;
-    Finish();
-  }
-  void OnError(Error error) override {
-    error_ = std::move(error);
-    Finish();
-  }
-
-  void Wait() {
-    std::unique_lock lock(mutex_);
-    finished_.wait(lock, [this] { return done_; });
-  }
   // Valid after Wait.
-  const std::optional<Error>& error() const { return error_; }
-  const engine::GenerateUsage& usage() const { return usage_; }
   const std::string& text() const { return text_; }
   engine::FinishReason finish() const { return finish_; }
 
  private:
-  void Finish() {
-    std::lock_guard lock(mutex_);
-    done_ = true;
-    finished_.notify_one();
-  }
-
   bool print_;
   std::string text_;
   engine::FinishReason finish_ = engine::FinishReason::kNone;
-  engine::GenerateUsage usage_;
-  std::optional<Error> error_;
-  std::mutex mutex_;
-  std::condition_variable finished_;
-  bool done_ = false;
 };
 
 Result<std::vector<TokenId>> Encode(const model::Text& text, const Arguments& arguments) {
@@ -120,8 +93,7 @@ int Run(const Arguments& arguments) {
   if (auto handle = local->engine->Submit(std::move(request), sink); !handle) {
     return Report(handle.error());
   }
-  sink->Wait();
-  if (sink->error()) return Report(*sink->error());
+  if (Status ended = sink->Wait(); !ended) return Report(ended.error());
 
   const engine::GenerateUsage& usage = sink->usage();
   const double prefill_s = ToSeconds(usage.first_token - usage.queued);

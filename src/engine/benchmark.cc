@@ -1,56 +1,13 @@
 #include "engine/benchmark.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
 #include <random>
 
 #include "base/clock.h"
+#include "engine/waiting_sink.h"
 
 namespace tare::engine {
 namespace {
-
-// Keeps the time of every token.
-class TimingSink final : public GenerateSink {
- public:
-  explicit TimingSink(const Clock& clock) : clock_(clock) {}
-
-  void OnTokens(GenerateChunk chunk) override {
-    const Nanos now = clock_.Now();
-    for (std::size_t i = 0; i < chunk.tokens.size(); ++i) times_.push_back(now);
-  }
-  void OnDone(const GenerateUsage& usage) override {
-    usage_ = usage;
-    Finish();
-  }
-  void OnError(Error error) override {
-    error_ = std::move(error);
-    Finish();
-  }
-  void Wait() {
-    std::unique_lock lock(mutex_);
-    finished_.wait(lock, [this] { return done_; });
-  }
-  // Valid after Wait.
-  const std::vector<Nanos>& times() const { return times_; }
-  const GenerateUsage& usage() const { return usage_; }
-  const std::optional<Error>& error() const { return error_; }
-
- private:
-  void Finish() {
-    std::lock_guard lock(mutex_);
-    done_ = true;
-    finished_.notify_one();
-  }
-  const Clock& clock_;
-  std::vector<Nanos> times_;
-  GenerateUsage usage_;
-  std::optional<Error> error_;
-  std::mutex mutex_;
-  std::condition_variable finished_;
-  bool done_ = false;
-};
 
 struct Started {
   std::shared_ptr<TimingSink> sink;
@@ -84,10 +41,9 @@ Result<std::vector<Started>> RunAll(Engine& engine, const Prompts& prompts, int 
     TARE_RETURN_IF_ERROR(engine.Submit(std::move(request), s.sink));
     started.push_back(std::move(s));
   }
-  for (const Started& s : started) s.sink->Wait();
-  for (const Started& s : started) {
-    if (s.sink->error()) return tl::unexpected(*s.sink->error());
-  }
+  // All have to end before any error is passed on: they hold this function's clock.
+  for (const Started& s : started) (void)s.sink->Wait();
+  for (const Started& s : started) TARE_RETURN_IF_ERROR(s.sink->Wait());
   return started;
 }
 

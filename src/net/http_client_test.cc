@@ -2,15 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include <future>
 #include <optional>
 
 #include "net/raw_server.h"
+#include "net/test_certificate.h"
 
 namespace tare::net {
 namespace {
@@ -237,45 +235,11 @@ TEST_F(HttpClientTest, FetchBlockingLimitsTheBody) {
 
 // ----- TLS, against OpenSSL's own server side with a certificate made here
 
-struct TestCertificate {
-  EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256");
-  X509* certificate = X509_new();
-  std::string file;
-
-  TestCertificate() {
-    X509_set_version(certificate, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
-    X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
-    X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
-    X509_set_pubkey(certificate, key);
-    X509_NAME* name = X509_get_subject_name(certificate);
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                               reinterpret_cast<const unsigned char*>("tare test"), -1, -1, 0);
-    X509_set_issuer_name(certificate, name);
-    X509_EXTENSION* names =
-        X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "IP:127.0.0.1");
-    X509_add_ext(certificate, names, -1);
-    X509_EXTENSION_free(names);
-    X509_sign(certificate, key, EVP_sha256());
-    std::string pattern = ::testing::TempDir() + "tare-cert-XXXXXX";
-    const int fd = ::mkstemp(pattern.data());
-    std::FILE* out = ::fdopen(fd, "w");
-    PEM_write_X509(out, certificate);
-    std::fclose(out);
-    file = pattern;
-  }
-  ~TestCertificate() {
-    ::unlink(file.c_str());
-    X509_free(certificate);
-    EVP_PKEY_free(key);
-  }
-};
-
 TEST_F(HttpClientTest, SpeaksTlsAndChecksTheCertificate) {
   TestCertificate made;
   SSL_CTX* context = SSL_CTX_new(TLS_server_method());
-  SSL_CTX_use_certificate(context, made.certificate);
-  SSL_CTX_use_PrivateKey(context, made.key);
+  SSL_CTX_use_certificate_file(context, made.certificate_file.c_str(), SSL_FILETYPE_PEM);
+  SSL_CTX_use_PrivateKey_file(context, made.key_file.c_str(), SSL_FILETYPE_PEM);
   const std::string large(300'000, 'z');
   RawServer server([&](RawConnection& c, int) {
     SSL* tls = SSL_new(context);
@@ -294,7 +258,7 @@ TEST_F(HttpClientTest, SpeaksTlsAndChecksTheCertificate) {
 
   EXPECT_EQ(FailureOf(request), ClientFailureKind::kTls) << "nobody vouches for the certificate";
 
-  client_ = HttpClientThread::Create({.ca_file = made.file}).value();
+  client_ = HttpClientThread::Create({.ca_file = made.certificate_file}).value();
   const auto trusted = Do(request);
   EXPECT_FALSE(trusted->failure.has_value());
   EXPECT_EQ(trusted->body, large);

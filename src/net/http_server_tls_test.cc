@@ -1,10 +1,6 @@
 // The server under TLS, against this room's own client.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 
 #include <filesystem>
 #include <future>
@@ -12,53 +8,12 @@
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/raw_client.h"
+#include "net/test_certificate.h"
 
 namespace tare::net {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A self-signed certificate for 127.0.0.1, and its key, as PEM files.
-struct Files {
-  Files() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tare-tls-XXXXXX").string();
-    dir = ::mkdtemp(pattern.data());
-    certificate = (dir / "cert.pem").string();
-    key = (dir / "key.pem").string();
-    Make();
-  }
-  ~Files() { std::filesystem::remove_all(dir); }
-
-  void Make() const {
-    EVP_PKEY* pair = EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256");
-    X509* made = X509_new();
-    X509_set_version(made, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(made), 1);
-    X509_gmtime_adj(X509_getm_notBefore(made), -60);
-    X509_gmtime_adj(X509_getm_notAfter(made), 3600);
-    X509_set_pubkey(made, pair);
-    X509_NAME* name = X509_get_subject_name(made);
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                               reinterpret_cast<const unsigned char*>("127.0.0.1"), -1, -1, 0);
-    X509_set_issuer_name(made, name);
-    X509_EXTENSION* alternative =
-        X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "IP:127.0.0.1");
-    X509_add_ext(made, alternative, -1);
-    X509_EXTENSION_free(alternative);
-    X509_sign(made, pair, EVP_sha256());
-    std::FILE* file = std::fopen(certificate.c_str(), "w");
-    PEM_write_X509(file, made);
-    std::fclose(file);
-    file = std::fopen(key.c_str(), "w");
-    PEM_write_PrivateKey(file, pair, nullptr, nullptr, 0, nullptr, nullptr);
-    std::fclose(file);
-    X509_free(made);
-    EVP_PKEY_free(pair);
-  }
-
-  std::filesystem::path dir;
-  std::string certificate, key;
-};
 
 class Collect final : public ClientHandler {
  public:
@@ -77,10 +32,10 @@ class Collect final : public ClientHandler {
   std::promise<std::string> done;
 };
 
-std::unique_ptr<HttpServer> StartServer(const Files& files) {
+std::unique_ptr<HttpServer> StartServer(const TestCertificate& files) {
   HttpServerOptions options;
-  options.tls_certificate_file = files.certificate;
-  options.tls_key_file = files.key;
+  options.tls_certificate_file = files.certificate_file;
+  options.tls_key_file = files.key_file;
   auto server =
       HttpServer::Start(options, [](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
         if (request.method == "GET") {
@@ -108,9 +63,9 @@ std::shared_ptr<Collect> Ask(HttpClientThread& client, std::uint16_t port, std::
 }
 
 TEST(HttpServerTls, AnswersStreamsAndKeepsTheConnection) {
-  const Files files;
+  const TestCertificate files;
   auto server = StartServer(files);
-  auto client = *HttpClientThread::Create({.ca_file = files.certificate});
+  auto client = *HttpClientThread::Create({.ca_file = files.certificate_file});
   const auto stream = Ask(*client, server->port(), "GET");
   EXPECT_EQ(stream->status, 200);
   EXPECT_THAT(stream->body, HasSubstr("piece49;"));
@@ -123,7 +78,7 @@ TEST(HttpServerTls, AnswersStreamsAndKeepsTheConnection) {
 }
 
 TEST(HttpServerTls, APlainClientIsNotServed) {
-  const Files files;
+  const TestCertificate files;
   auto server = StartServer(files);
   RawClient client(server->port());
   client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -132,27 +87,27 @@ TEST(HttpServerTls, APlainClientIsNotServed) {
 }
 
 TEST(HttpServerTls, TakesANewCertificateForNewConnections) {
-  const Files files;
+  const TestCertificate files;
   auto server = StartServer(files);
-  auto first = *HttpClientThread::Create({.ca_file = files.certificate});
+  auto first = *HttpClientThread::Create({.ca_file = files.certificate_file});
   Ask(*first, server->port(), "GET");
-  files.Make();
+  files.Renew();
   ASSERT_TRUE(server->ReloadCertificate());
   EXPECT_TRUE(Ask(*first, server->port(), "GET")->reused) << "open connections go on";
-  auto second = *HttpClientThread::Create({.ca_file = files.certificate});
+  auto second = *HttpClientThread::Create({.ca_file = files.certificate_file});
   Ask(*second, server->port(), "GET");
-  std::filesystem::remove(files.key);
+  std::filesystem::remove(files.key_file);
   EXPECT_FALSE(server->ReloadCertificate());
-  auto third = *HttpClientThread::Create({.ca_file = files.certificate});
+  auto third = *HttpClientThread::Create({.ca_file = files.certificate_file});
   Ask(*third, server->port(), "GET");
 }
 
 TEST(HttpServerTls, NamesWhatItCannotUse) {
-  const Files files;
+  const TestCertificate files;
   HttpServerOptions options;
-  options.tls_certificate_file = files.certificate;
+  options.tls_certificate_file = files.certificate_file;
   EXPECT_THAT(HttpServer::Start(options, nullptr).error().message, HasSubstr("both"));
-  options.tls_key_file = files.certificate;
+  options.tls_key_file = files.certificate_file;
   EXPECT_THAT(HttpServer::Start(options, nullptr).error().message, HasSubstr("cannot use the key"));
   options.tls_certificate_file = "/nonexistent.pem";
   EXPECT_THAT(HttpServer::Start(options, nullptr).error().message, HasSubstr("/nonexistent.pem"));

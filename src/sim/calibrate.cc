@@ -1,56 +1,13 @@
 #include "sim/calibrate.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
 #include <random>
 
 #include "base/clock.h"
+#include "engine/waiting_sink.h"
 
 namespace tare::sim {
 namespace {
-
-// Keeps the time of every token.
-class TimingSink final : public engine::GenerateSink {
- public:
-  explicit TimingSink(const Clock& clock) : clock_(clock) {}
-  void OnTokens(engine::GenerateChunk chunk) override {
-    const Nanos now = clock_.Now();
-    for (std::size_t i = 0; i < chunk.tokens.size(); ++i) times_.push_back(now);
-  }
-  void OnDone(const engine::GenerateUsage& usage) override {
-    usage_ = usage;
-    Finish();
-  }
-  void OnError(Error error) override {
-    error_ = std::move(error);
-    Finish();
-  }
-  Status Wait() {
-    std::unique_lock lock(mutex_);
-    finished_.wait(lock, [this] { return done_; });
-    if (error_) return tl::unexpected(*error_);
-    return {};
-  }
-  // Valid after Wait.
-  const std::vector<Nanos>& times() const { return times_; }
-  const engine::GenerateUsage& usage() const { return usage_; }
-
- private:
-  void Finish() {
-    std::lock_guard lock(mutex_);
-    done_ = true;
-    finished_.notify_one();
-  }
-  const Clock& clock_;
-  std::vector<Nanos> times_;
-  engine::GenerateUsage usage_;
-  std::optional<Error> error_;
-  std::mutex mutex_;
-  std::condition_variable finished_;
-  bool done_ = false;
-};
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -100,10 +57,11 @@ class Measurer {
         batch + 2;
     const int room = plan_.max_model_len - prompt - 1;
     const int answer = std::min(room, steps_to_begin + plan_.decode_steps);
-    std::vector<std::shared_ptr<TimingSink>> sinks;
+    std::vector<std::shared_ptr<engine::TimingSink>> sinks;
     for (int i = 0; i < batch; ++i) {
       TARE_TRY(sinks.emplace_back(), Submit(prompt, answer));
     }
+    for (const auto& sink : sinks) (void)sink->Wait();
     for (const auto& sink : sinks) TARE_RETURN_IF_ERROR(sink->Wait());
     Nanos begin{}, end = Nanos::max();
     for (const auto& sink : sinks) {
@@ -139,7 +97,7 @@ class Measurer {
 
  private:
   // A prompt of random tokens, so that no page of it is in the cache.
-  Result<std::shared_ptr<TimingSink>> Submit(int length, int answer) {
+  Result<std::shared_ptr<engine::TimingSink>> Submit(int length, int answer) {
     engine::GenerateRequest request;
     const auto vocabulary = static_cast<std::uint64_t>(engine_.config().vocab);
     for (int i = 0; i < length; ++i) {
@@ -149,7 +107,7 @@ class Measurer {
     request.ignore_eos = true;
     request.sampling.temperature = 0;
     request.use_prefix_cache = false;
-    auto sink = std::make_shared<TimingSink>(clock_);
+    auto sink = std::make_shared<engine::TimingSink>(clock_);
     TARE_RETURN_IF_ERROR(engine_.Submit(std::move(request), sink));
     return sink;
   }

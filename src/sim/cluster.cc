@@ -525,22 +525,14 @@ Result<Outcome> Cluster::Run(const SimProgressCallback& progress) {
   while (true) {
     const Nanos next = events_.empty() ? Nanos::max() : events_.top().at;
     const Nanos until = std::min(next, deadline);
+    // In a closed loop an answer brings the next request: no replica may run ahead of the earliest.
+    bool advanced = false;
     if (traffic_.closed()) {
-      if (AdvanceEarliest(until)) {
-        if (++handled % kEventsPerProgress != 0) continue;
-      } else {
-        if (next == Nanos::max() || next > deadline) {
-          now = until;
-          break;
-        }
-        now = next;
-        const Event event = events_.top();
-        events_.pop();
-        Handle(event);
-        ++handled;
-      }
+      advanced = AdvanceEarliest(until);
     } else {
       AdvanceAll(until);
+    }
+    if (!advanced) {
       if (next == Nanos::max() || next > deadline) {
         now = until;
         break;
@@ -549,8 +541,8 @@ Result<Outcome> Cluster::Run(const SimProgressCallback& progress) {
       const Event event = events_.top();
       events_.pop();
       Handle(event);
-      ++handled;
     }
+    ++handled;
     if (progress && handled % kEventsPerProgress == 0) {
       SimProgress told;
       told.virtual_s = ToSeconds(now - kOrigin);

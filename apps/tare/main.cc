@@ -1,7 +1,12 @@
+#include <fmt/ranges.h>
+
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "apps/tare/commands.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace tare::app {
 
@@ -10,6 +15,28 @@ int Report(const Error& error) {
   return error.kind == ErrorKind::kInvalidArgument ? kWrongUsage : kOutsideFault;
 }
 
+namespace {
+
+// What CLI11 leaves at "A subcommand is required": which word was taken for one, and the nearest
+// that exists. Empty when no word was given.
+std::string UnknownSubcommand(const CLI::App& app) {
+  const CLI::App* innermost = &app;
+  while (!innermost->get_subcommands().empty()) {
+    innermost = innermost->get_subcommands().front();
+  }
+  const std::vector<std::string> words = app.remaining(true);
+  if (words.empty()) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : innermost->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  const std::string nearest = NearestName(words.front(), names);
+  return fmt::format("unknown command '{}'; {}", words.front(),
+                     nearest.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                     : fmt::format("did you mean '{}'?", nearest));
+}
+
+}  // namespace
 }  // namespace tare::app
 
 int main(int argc, char** argv) {
@@ -36,6 +63,10 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    const std::string unknown = UnknownSubcommand(app);
+    if (unknown.empty()) return app.exit(error), kWrongUsage;
+    return Report(tare::Error{tare::ErrorKind::kInvalidArgument, unknown, "", ""});
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kSuccess : kWrongUsage;
   }

@@ -1,19 +1,17 @@
 #include "engine/page_key.h"
 
-#include <openssl/sha.h>
-
 #include <array>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/sha256.h"
 #include "kernels/kv_pages.h"
 
 namespace tare::engine {
 namespace {
 
 PageKey Hash(std::span<const unsigned char> bytes) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
-  SHA256(bytes.data(), bytes.size(), digest.data());
+  const Sha256Digest digest = Sha256(std::as_bytes(bytes));
   PageKey key;
   std::memcpy(&key.high, digest.data(), sizeof key.high);
   std::memcpy(&key.low, digest.data() + sizeof key.high, sizeof key.low);

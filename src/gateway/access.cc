@@ -1,9 +1,10 @@
 #include "gateway/access.h"
 
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
+
+#include "base/sha256.h"
 
 namespace tare::gateway {
 
@@ -18,11 +19,7 @@ int HexDigit(char c) {
 
 }  // namespace
 
-KeyHash HashKey(std::string_view key) {
-  KeyHash hash{};
-  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), hash.data());
-  return hash;
-}
+KeyHash HashKey(std::string_view key) { return Sha256(key); }
 
 std::optional<KeyHash> ParseKeyHash(std::string_view hex) {
   KeyHash hash{};

@@ -1,9 +1,6 @@
 #include "gateway/local_models.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +9,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "gateway/service_log.h"
 
 namespace tare::gateway {
 
@@ -22,38 +21,11 @@ namespace {
 constexpr Nanos kProbePatience = std::chrono::seconds(60);
 constexpr std::size_t kHashBlock = 1 << 20;
 
-template <typename... Args>
-void Print(std::FILE* log, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print(log, format, std::forward<Args>(args)...);
-  std::fputc('\n', log);
-  std::fflush(log);
-}
-
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  void Add(const char* data, std::size_t size) { EVP_DigestUpdate(context_, data, size); }
-  std::string Hex() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context_, digest.data(), &size);
-    std::string hex;
-    for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-    return hex;
-  }
-
- private:
-  EVP_MD_CTX* context_;
-};
-
-Status AddFile(Sha256& hash, const std::filesystem::path& path) {
+Status AddFile(Sha256Stream& hash, const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::vector<char> block(kHashBlock);
   while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
-    hash.Add(block.data(), static_cast<std::size_t>(in.gcount()));
+    hash.Add({block.data(), static_cast<std::size_t>(in.gcount())});
   }
   if (!in.eof()) return Fail(ErrorKind::kIo, "cannot read '{}'", path.string());
   return {};
@@ -96,11 +68,11 @@ class ProbeSink final : public ChatSink {
 }  // namespace
 
 Result<std::string> HashModelFiles(const std::filesystem::path& path) {
-  Sha256 hash;
+  Sha256Stream hash;
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     TARE_RETURN_IF_ERROR(AddFile(hash, path));
-    return hash.Hex();
+    return ToHex(hash.Finish());
   }
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
@@ -110,10 +82,10 @@ Result<std::string> HashModelFiles(const std::filesystem::path& path) {
   std::sort(files.begin(), files.end());
   for (const std::filesystem::path& file : files) {
     const std::string name = file.filename().string();
-    hash.Add(name.c_str(), name.size() + 1);
+    hash.Add({name.c_str(), name.size() + 1});
     TARE_RETURN_IF_ERROR(AddFile(hash, file));
   }
-  return hash.Hex();
+  return ToHex(hash.Finish());
 }
 
 Status ProbeModel(Upstream& upstream, const std::string& model, Nanos patience) {
@@ -141,6 +113,7 @@ Result<std::shared_ptr<const LoadedModel>> LocalModels::Load(const LocalSpec& sp
   auto loaded = std::make_shared<LoadedModel>();
   loaded->spec = spec;
   loaded->engine = std::move(model.engine);
+  loaded->keeping = std::move(model.keeping);
   const bool endless = spec.options.engine.context_policy == engine::ContextPolicy::kRing;
   loaded->upstream = std::make_shared<LocalUpstream>(
       LocalUpstreamOptions{spec.served_name, endless}, loaded->engine);

@@ -32,6 +32,7 @@ struct LoadedModel {
   LocalSpec spec;
   std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<LocalUpstream> upstream;
+  std::future<void> keeping;  // of its packed weights for the next start; nobody waits for it
   std::shared_future<std::string> sha256;  // of its files; empty when they could not be read
 };
 using ModelSet = std::vector<std::shared_ptr<const LoadedModel>>;

@@ -22,6 +22,7 @@
 #include "gateway/local_models.h"
 #include "gateway/rollout_keeper.h"
 #include "gateway/service_config.h"
+#include "gateway/service_log.h"
 #include "gateway/signals.h"
 #include "net/http_server.h"
 
@@ -33,13 +34,6 @@ namespace {
 constexpr Nanos kFlushTime = std::chrono::seconds(2);
 // How often the configuration file is looked at, and former models.
 constexpr Nanos kTick = std::chrono::seconds(1);
-
-template <typename... Args>
-void Print(std::FILE* log, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print(log, format, std::forward<Args>(args)...);
-  std::fputc('\n', log);
-  std::fflush(log);
-}
 
 std::string BaseUrl(std::string host, std::uint16_t port, bool tls) {
   if (host == "0.0.0.0" || host == "::") host = "127.0.0.1";

@@ -1,9 +1,10 @@
 // INT8 and INT4 products on AMX, for any number of rows: the weights' integer codes are exact in
-// BF16, and so are multiplied with BF16 activations. Compared with activations rounded to bytes
-// that halves nothing but the tile rate, which is not what limits here, and costs no quality to
-// speak of; sums come out of the tiles as floats. The order of float operations of an output does
-// not depend on the rows beside it: a tile product per 32 inputs (one weight scale), whose sums
-// start at 0, then y = fma(product, scale, y), with minima y = fma(sum of inputs, minimum, y).
+// BF16, and so are multiplied with BF16 activations. That halves the tile rate of byte products,
+// which is not what limits many rows, and costs no quality to speak of; sums come out of the tiles
+// as floats. A single row pays with the time of unpacking (docs/PERFORMANCE.md). The order of float
+// operations of an output does not depend on the rows beside it: a tile product per 32 inputs (one
+// weight scale), whose sums start at 0, then y = fma(product, scale, y), with minima y = fma(sum of
+// inputs, minimum, y).
 //
 // The four inputs k..k+3 whose codes share 32 bits of a line become the pairs (k, k+2) and
 // (k+1, k+3) of two tile rows, because that is what shifts give; RoundRowForCodes orders the

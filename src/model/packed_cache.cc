@@ -1,7 +1,6 @@
 #include "model/packed_cache.h"
 
 #include <fcntl.h>
-#include <openssl/sha.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/sha256.h"
 #include "base/text.h"
 
 #ifndef MADV_POPULATE_READ
@@ -44,21 +44,9 @@ struct Header {
   std::uint32_t layout_version;
   std::uint64_t directory_offset;
   std::uint64_t directory_bytes;
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> directory_hash;
+  Sha256Digest directory_hash;
 };
 static_assert(sizeof(Header) == 64);
-
-std::array<unsigned char, SHA256_DIGEST_LENGTH> Hash(std::string_view bytes) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> hash;
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), hash.data());
-  return hash;
-}
-
-std::string Hex(std::string_view bytes) {
-  std::string hex;
-  for (const unsigned char byte : Hash(bytes)) hex += fmt::format("{:02x}", byte);
-  return hex;
-}
 
 std::string Errno() { return std::strerror(errno); }
 
@@ -154,7 +142,7 @@ Result<std::string> PackedCacheKey(const fs::path& checkpoint, std::string_view 
 }
 
 fs::path PackedCachePath(const fs::path& directory, std::string_view key) {
-  return directory / (Hex(key).substr(0, 32) + std::string(kExtension));
+  return directory / (ToHex(Sha256(key)).substr(0, 32) + std::string(kExtension));
 }
 
 Result<PackedCacheReader> PackedCacheReader::Open(const fs::path& path, std::string_view key) {
@@ -180,12 +168,12 @@ Result<PackedCacheReader> PackedCacheReader::Open(const fs::path& path, std::str
   const std::string_view directory(
       reinterpret_cast<const char*>(bytes.data()) + header.directory_offset,
       header.directory_bytes);
-  if (Hash(directory) != header.directory_hash) return damaged("its directory is damaged");
+  if (Sha256(directory) != header.directory_hash) return damaged("its directory is damaged");
 
   PackedCacheReader reader;
   try {
     const json root = json::parse(directory);
-    if (root.at("key_sha256").get<std::string>() != Hex(key))
+    if (root.at("key_sha256").get<std::string>() != ToHex(Sha256(key)))
       return damaged("made from other files");
     for (const json& entry : root.at("matrices")) {
       const auto offset = entry.at("offset").get<std::uint64_t>();
@@ -286,16 +274,16 @@ Status PackedCacheWriter::Add(std::string_view name, const kernels::PackedMatrix
 }
 
 Status PackedCacheWriter::Commit() {
-  const std::string directory =
-      fmt::format("{{\"key_sha256\":\"{}\",\"made_from\":{},\"matrices\":[\n{}\n]}}\n", Hex(key_),
-                  json(key_).dump(-1, ' ', false, json::error_handler_t::replace), directory_);
+  const std::string directory = fmt::format(
+      "{{\"key_sha256\":\"{}\",\"made_from\":{},\"matrices\":[\n{}\n]}}\n", ToHex(Sha256(key_)),
+      json(key_).dump(-1, ' ', false, json::error_handler_t::replace), directory_);
   Header header{};
   std::copy(kMagic.begin(), kMagic.end(), header.magic.begin());
   header.format_version = kFormatVersion;
   header.layout_version = kernels::kPackedLayoutVersion;
   header.directory_offset = end_;
   header.directory_bytes = directory.size();
-  header.directory_hash = Hash(directory);
+  header.directory_hash = Sha256(directory);
   const auto write = [&]() -> Status {
     TARE_RETURN_IF_ERROR(WriteAll(fd_, directory.data(), directory.size(), end_));
     if (::fdatasync(fd_) != 0) return Fail(ErrorKind::kIo, "{}", Errno());

@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "base/check.h"
+#include "kernels/kv_pages.h"
 
 namespace tare::sim {
 namespace {
@@ -221,13 +222,14 @@ void Cluster::Route(SimRequest request, Nanos now, bool measured) {
     ReplicaView& view = views_[i];
     view.in_system = node.replica ? node.replica->in_system() + node.coming : 0;
     const bool serving = node.state == Node::State::kServing;
-    any = any || serving;
+    any = any ||
+          (serving && (request.tier == engine::Tier::kBatch ? group.batch : group.interactive));
     view.accepts = serving && (group.max_in_flight <= 0 ||
                                view.in_system < static_cast<std::size_t>(group.max_in_flight));
     view.weight = group.weight;
     view.interactive = group.interactive;
     view.batch = group.batch;
-    view.cache_tokens = std::size_t{group.scheduler.pool.pages} * 16;
+    view.cache_tokens = std::size_t{group.scheduler.pool.pages} * kernels::kTokensPerPage;
   }
   const std::optional<std::size_t> pick = router_->Pick(request, views_);
   if (!pick) {

@@ -218,6 +218,18 @@ TEST(ClusterTest, FullQueuesAndMissingReplicasAreAnswers) {
   EXPECT_GT(summary.errors_by_kind.at("http_503"), 0u);
 }
 
+TEST(ClusterTest, ReplicasOfAnotherTierDoNotMakeARequestWait) {
+  ClusterSpec spec = OpenLoop(20, seconds(20));  // interactive requests only
+  spec.groups = {Group("chat", 1), Group("night", 1)};
+  spec.groups[0].batch = false;
+  spec.groups[1].interactive = false;
+  spec.router = RouterPolicy::kTiers;
+  spec.incidents = {{Incident::Kind::kFail, seconds(10), 0, 0, Nanos{0}}};
+  const store::RunSummary summary = SummaryOf(MustRun(spec));
+  EXPECT_GT(summary.errors_by_kind.at("http_503"), 0u) << "nobody is there for it";
+  EXPECT_EQ(summary.errors_by_kind.count("http_429"), 0u) << "nobody is busy";
+}
+
 constexpr const char* kPlan = R"(
 schema: tare.sim/1
 name: two kinds

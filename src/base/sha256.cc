@@ -1,0 +1,45 @@
+#include "base/sha256.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+
+#include "base/check.h"
+
+namespace tare {
+
+Sha256Digest Sha256(std::span<const std::byte> bytes) {
+  Sha256Digest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  return digest;
+}
+
+Sha256Digest Sha256(std::string_view text) { return Sha256(std::as_bytes(std::span(text))); }
+
+std::string ToHex(const Sha256Digest& digest) {
+  std::string hex;
+  for (const std::uint8_t byte : digest) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+struct Sha256Stream::Context {
+  EVP_MD_CTX* evp = EVP_MD_CTX_new();
+  ~Context() { EVP_MD_CTX_free(evp); }
+};
+
+Sha256Stream::Sha256Stream() : context_(std::make_unique<Context>()) {
+  TARE_CHECK(EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1);
+}
+Sha256Stream::~Sha256Stream() = default;
+
+void Sha256Stream::Add(std::string_view bytes) {
+  TARE_CHECK(EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()) == 1);
+}
+
+Sha256Digest Sha256Stream::Finish() {
+  Sha256Digest digest;
+  TARE_CHECK(EVP_DigestFinal_ex(context_->evp, digest.data(), nullptr) == 1);
+  return digest;
+}
+
+}  // namespace tare

@@ -180,8 +180,14 @@ std::string Table(const SimValidation& validation) {
     for (const ComparedMetric& metric : load.metrics) {
       const bool rate = metric.name.find("/s") != std::string::npos;
       const auto show = [&](double value) {
+        if (std::isnan(value)) return std::string("–");
         return rate ? fmt::format("{:.1f}", value) : fmt::format("{:.2f} ms", 1e3 * value);
       };
+      if (std::isnan(metric.measured)) {
+        out += fmt::format("  {:>5}  {:<18}{:>12}  too few answers: give a longer --duration\n",
+                           load.users, metric.name, show(metric.measured));
+        continue;
+      }
       out += fmt::format("  {:>5}  {:<18}{:>12}{:>12}{:>+8.1f}%{:>7.0f}%  {}\n", load.users,
                          metric.name, show(metric.measured), show(metric.simulated),
                          100 * metric.error(), 100 * metric.tolerance, metric.ok() ? "✔" : "✘");

@@ -116,7 +116,8 @@ Status CheckFits(const MemoryNeed& need, std::uint64_t available, std::string_vi
   if (need.total() <= available) return {};
   return Fail(ErrorKind::kResourceExhausted,
               "{} does not fit: weights {} + KV {} + working memory {} = {} > {} available; use a "
-              "narrower --dtype, a smaller --max-model-len or --max-num-seqs, or a machine with "
+              "narrower --dtype, a smaller --kv-memory, --max-model-len or --max-num-seqs, or a "
+              "machine with "
               "more memory",
               model_name, FormatBytes(need.weights), FormatBytes(need.kv),
               FormatBytes(need.working), FormatBytes(need.total()), FormatBytes(available));

@@ -119,6 +119,25 @@ TEST_F(AdviseTest, PicksTheCheaperAtTheBestLevelItKeeps) {
   EXPECT_NEAR(report.ranking.difference, 1 - 250.0 / 400, 1e-9);
 }
 
+// One machine of int4 carries 138 million tokens a day for $3.60 an hour, one of bf16 86 million
+// for $2.00: bf16 is the cheaper until it needs two.
+TEST_F(AdviseTest, TrafficDecidesInWholeMachines) {
+  Plan plan = MakePlan("price: 3.6/h\ntraffic: {tokens_per_day: 5e7}\n");
+  plan.candidates[1].usd_per_hour = 2.0;
+  const Report report = MustAdvise(plan);
+  ASSERT_EQ(report.ranking.first, 1u);
+  const nlohmann::json answer = ToJson(report)["answer"];
+  EXPECT_THAT(answer["why"].get<std::string>(),
+              HasSubstr("cost $0.960 at the plan's traffic with bf16"));
+  const std::string change = answer["would_change"].dump();
+  EXPECT_THAT(change, HasSubstr("At 87.1 million tokens a day (the plan has 50.0), int4 is the"));
+  EXPECT_THAT(change, HasSubstr("bf16 cost $3.60 an hour (now $2.00)"));
+  EXPECT_THAT(change, Not(HasSubstr("fully loaded")));
+
+  plan.candidates[1].usd_per_hour = 5.0;  // never the cheaper then
+  EXPECT_THAT(ToJson(MustAdvise(plan))["answer"]["would_change"].dump(), HasSubstr("Not here"));
+}
+
 TEST_F(AdviseTest, ALevelThatBreaksALimitIsNotJudged) {
   bench_.e2e_s["bf16"] = 4;  // 2 s alone, 4 s with eight users
   const Report report = MustAdvise(MakePlan());

@@ -58,8 +58,8 @@ TEST(CheckFitsTest, ShowsTheArithmetic) {
   EXPECT_EQ(refused.error().kind, ErrorKind::kResourceExhausted);
   EXPECT_EQ(refused.error().message,
             "m.gguf does not fit: weights 3.00 GiB + KV 1.00 GiB + working memory 512 MiB = "
-            "4.50 GiB > 2.00 GiB available; use a narrower --dtype, a smaller --max-model-len or "
-            "--max-num-seqs, or a machine with more memory");
+            "4.50 GiB > 2.00 GiB available; use a narrower --dtype, a smaller --kv-memory, "
+            "--max-model-len or --max-num-seqs, or a machine with more memory");
 }
 
 }  // namespace

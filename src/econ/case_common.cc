@@ -1,5 +1,7 @@
 #include "econ/case_common.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "econ/published.h"
@@ -15,6 +17,11 @@ std::string ReadCurrency(const Value& root) {
   if (ParseQuantity("1 " + currency).has_value()) return currency;
   root["currency"].AddError("a currency is three capital letters, such as USD");
   return "XXX";
+}
+
+std::string AmountsIn(std::string_view currency) {
+  return currency == "XXX" ? "amounts in a currency that was not published"
+                           : fmt::format("amounts in {}", currency);
 }
 
 json AgainstPublished(const Value& published, double computed, std::string_view unit,

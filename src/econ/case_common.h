@@ -12,6 +12,9 @@ namespace tare::econ {
 // Three capital letters; "XXX" after a mistake.
 std::string ReadCurrency(const config::Value& root);
 
+// "amounts in USD", or that no currency was published.
+std::string AmountsIn(std::string_view currency);
+
 // The published result beside ours: {"published", "computed", "follows", "note"}, or null when
 // nothing was published. `note` is added when it does not follow.
 nlohmann::json AgainstPublished(const config::Value& published, double computed,

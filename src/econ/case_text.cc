@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "econ/case_common.h"
 #include "econ/cases.h"
 #include "econ/quantity.h"
 #include "econ/roi_case.h"
@@ -155,7 +156,7 @@ std::string Section(const json& object) {
 std::string CaseText(std::string_view kind, const json& answer) {
   std::string text = answer.value("name", std::string(kind));
   if (answer.contains("currency")) {
-    text += fmt::format(", amounts in {}", answer["currency"].get<std::string>());
+    text += ", " + AmountsIn(answer["currency"].get<std::string>());
   }
   if (answer.contains("source")) {
     text += fmt::format(" ({})", answer["source"].get<std::string>());

@@ -26,7 +26,7 @@ TEST(Discounting, PublishedThreeYearTotalsAtYearEnd) {
 TEST(Discounting, TimingMovesTheSameFlows) {
   const std::array flows{320.0, 285.0, 260.0};
   EXPECT_NEAR(PresentValue(flows, {0.08, 1, Timing::kStart}), 806.797, 0.001);
-  EXPECT_NEAR(PresentValue(flows, {0.08, 1, Timing::kMiddle}), 747.034 * 1.0392305, 0.002);
+  EXPECT_NEAR(PresentValue(flows, {0.08, 1, Timing::kMiddle}), 776.34, 0.002);
 }
 
 // Four quarters at an effective 12 %: the last one is worth exactly 1/1.12.
@@ -67,6 +67,8 @@ TEST(Discounting, CapitalRecovery) {
   EXPECT_DOUBLE_EQ(CapitalRecoveryFactor(0, 4), 0.25);
   // 100,000 bought, 20,000 back in three years: (100,000 - 15,876.64) * 0.3880335 = 32,642.68.
   EXPECT_NEAR(CapitalRecoveryPerYear({100'000, 20'000, 3}, 0.08), 32'642.68, 0.01);
+  // (100,000 - 20,000) / 3.
+  EXPECT_NEAR(StraightLinePerYear({100'000, 20'000, 3}), 26'666.67, 0.01);
   EXPECT_DOUBLE_EQ(StraightLinePerYear({100'000, 20'000, 4}), 20'000);
   EXPECT_DOUBLE_EQ(BookValue({100'000, 20'000, 4}, 1), 80'000);
   EXPECT_DOUBLE_EQ(BookValue({100'000, 20'000, 4}, 9), 20'000);

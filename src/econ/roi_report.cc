@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/html.h"
+#include "econ/case_common.h"
 #include "econ/html.h"
 #include "econ/matrix_report.h"
 #include "econ/quantity.h"
@@ -132,8 +133,8 @@ std::string RoiText(const json& a) {
 std::string RoiHtml(const json& a) {
   const json& options = a["options"];
   std::string body =
-      fmt::format("<h1>{}</h1>\n<p class=\"note\">Amounts in {}; {}.</p>\n", EscapeHtml(Name(a)),
-                  EscapeHtml(Name(a, "currency")), EscapeHtml(Terms(a)));
+      fmt::format("<h1>{}</h1>\n<p class=\"note\">{}; {}.</p>\n", EscapeHtml(Name(a)),
+                  EscapeHtml(AmountsIn(Name(a, "currency"))), EscapeHtml(Terms(a)));
   if (a.contains("assumes")) {
     body += fmt::format("<p class=\"note\">Assumed: {}.</p>\n", EscapeHtml(Name(a, "assumes")));
   }

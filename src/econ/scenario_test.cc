@@ -156,6 +156,8 @@ TEST(CaseExamples, WhatWasPublishedAndDoesNotFollowIsCorrected) {
   EXPECT_NEAR(roi["options"][2]["npv"].get<double>(), 53.45, 0.01);
   EXPECT_FALSE(roi["options"][2]["published"]["follows"].get<bool>());
   EXPECT_THAT(roi["options"][2]["published"]["note"].get<std::string>(), HasSubstr("four"));
+  EXPECT_THAT(CaseText("roi", roi), HasSubstr("422.1 comes out"));
+  EXPECT_THAT(CaseText("roi", roi), HasSubstr("a currency that was not published"));
   EXPECT_EQ(roi["sensitivity"]["npv"].size(), 6u);
   // Summed term by term outside the program, as in docs/ECONOMICS.md.
   EXPECT_NEAR(roi["sensitivity"]["npv"][0][0].get<double>(), -119.0802, 1e-3);

@@ -68,9 +68,9 @@ struct Scale {
     if (!(rough > 0) || !std::isfinite(rough)) return {low};
     const double unit = std::pow(10, std::floor(std::log10(rough)));
     const double step = rough / unit > 5 ? 10 * unit : rough / unit > 2 ? 5 * unit : 2 * unit;
-    for (double tick = std::ceil(low / step) * step; tick <= high && ticks.size() < 50;
-         tick += step) {
-      ticks.push_back(tick);
+    // Whole multiples of the step: adding steps up would end beside zero, and zero is never "-0".
+    for (double n = std::ceil(low / step); n * step <= high && ticks.size() < 50; ++n) {
+      ticks.push_back(n * step + 0.0);
     }
     return ticks;
   }

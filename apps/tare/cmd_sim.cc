@@ -242,7 +242,8 @@ void AddValidate(CLI::App& sim, Invocation& invocation) {
       ->check(CLI::Range(1, 1024));
   command
       ->add_option("--probe-users", words->options.probe_users,
-                   "Load that measures what is outside the steps")
+                   "Loads that measure what is outside the steps, rising")
+      ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   command->add_option("--duration", words->duration, "Of each load")->capture_default_str();

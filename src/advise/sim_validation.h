@@ -1,9 +1,9 @@
 // Is the simulation right about this machine? One command calibrates the engine, serves it, loads
 // the server, simulates the same loads, and sets the figures side by side.
 //
-// One load (`probe_users`) is used to measure what calibration cannot see: the time of a request
+// Some loads (`probe_users`) are used to measure what calibration cannot see: the time of a request
 // outside the steps, and what streaming takes from the steps on a machine that also runs the
-// client. It is not among the loads that are judged.
+// client. They are not among the loads that are judged.
 //
 // Thread safety: blocks the calling thread, which must live as long (the server dies with it).
 #pragma once
@@ -26,7 +26,7 @@ struct SimValidationOptions {
   std::filesystem::path server_log;
   sim::Calibration calibration;  // of the same model, flags and machine
   std::vector<int> users = {1, 4, 8};
-  int probe_users = 2;
+  std::vector<int> probe_users = {2, 6};  // rising; the first also gives the time of a request
   Nanos duration = std::chrono::seconds(20);
   int input_tokens = 128, output_tokens = 64;
   std::function<void(const std::string&)> on_progress;  // may be empty

@@ -176,8 +176,11 @@ Status Cluster::Start() {
     Push(kOrigin + spec_.incidents[i].at, EventKind::kIncident, i);
   }
   if (traffic_.closed()) {
-    for (int user = 0; user < spec_.traffic.arrival.users; ++user) {
-      Push(kOrigin, EventKind::kArrival, 0);
+    // Over the warm-up, as the load tester's users: in step they would be another load.
+    const int users = spec_.traffic.arrival.users;
+    const Nanos apart = users > 0 ? spec_.warm_up / users : Nanos{0};
+    for (int user = 0; user < users; ++user) {
+      Push(kOrigin + apart * user, EventKind::kArrival, 0);
     }
   } else {
     IssueNext(kOrigin);

@@ -16,12 +16,12 @@ using std::chrono::seconds;
 
 class EvenTime final : public StepTime {
  public:
-  explicit EvenTime(double step) : step_(step) {}
-  double Seconds(const StepLoad& load) const override { return step_ + 1e-5 * load.rows; }
+  explicit EvenTime(double step, double row = 1e-5) : step_(step), row_(row) {}
+  double Seconds(const StepLoad& load) const override { return step_ + row_ * load.rows; }
   nlohmann::json Describe() const override { return "even"; }
 
  private:
-  double step_;
+  double step_, row_;
 };
 
 GroupSpec Group(std::string name, int replicas, double step = 0.01) {
@@ -110,6 +110,21 @@ TEST(ClusterTest, ClosedLoopsFollowLittlesLaw) {
   spec.warm_up = seconds(5);
   const store::RunSummary s = SummaryOf(MustRun(spec));
   EXPECT_NEAR(s.requests_per_s * (s.e2e.sent.mean + 0.5), 24, 0.3);
+}
+
+// The load tester's users begin one after another during the warm-up; so must these, or they stay
+// in step for the whole run and every prompt waits for all the others.
+TEST(ClusterTest, UsersOfAClosedLoopDoNotStartTogether) {
+  ClusterSpec spec = OpenLoop(1, seconds(60));
+  spec.traffic.arrival.kind = load::ArrivalSpec::Kind::kClosed;
+  spec.traffic.arrival.users = 4;
+  spec.groups = {Group("a", 1)};
+  spec.groups[0].step_time = std::make_shared<EvenTime>(0.001, 1e-4);
+  spec.traffic.classes[0].length_cv = 0;
+  const double together = SummaryOf(MustRun(spec)).ttft.sent.mean;
+  spec.warm_up = seconds(12);
+  const double apart = SummaryOf(MustRun(spec)).ttft.sent.mean;
+  EXPECT_LT(apart, 0.8 * together);
 }
 
 TEST(ClusterTest, RoutersShareTheLoadAsTheySay) {

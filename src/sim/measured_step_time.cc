@@ -205,7 +205,7 @@ json ToJson(const Calibration& c) {
            {{"request_seconds", c.request_seconds},
             {"seconds_per_prompt_token", c.seconds_per_prompt_token},
             {"reply_seconds", c.reply_seconds},
-            {"seconds_per_stream", c.seconds_per_stream}}},
+            {"streaming", curve(c.streaming)}}},
           {"fit",
            {{"body", curve(c.fit.body)},
             {"logits", curve(c.fit.logits)},
@@ -321,7 +321,7 @@ Result<Calibration> CalibrationFromJson(const json& document, const std::string&
   c.request_seconds = read.Number(overheads, "request_seconds");
   c.seconds_per_prompt_token = read.Number(overheads, "seconds_per_prompt_token");
   c.reply_seconds = read.Number(overheads, "reply_seconds");
-  c.seconds_per_stream = read.Number(overheads, "seconds_per_stream");
+  c.streaming = read.Curve(overheads, "streaming");
   const json& fit = read.Object(document, "fit");
   c.fit.body = read.Curve(fit, "body");
   c.fit.logits = read.Curve(fit, "logits");

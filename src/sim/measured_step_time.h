@@ -57,7 +57,8 @@ struct Calibration {
   int max_num_seqs = 32, max_num_batched_tokens = 512, prefill_chunk = 128, max_model_len = 2048;
   std::uint64_t kv_tokens = 0;
   double request_seconds = 0, seconds_per_prompt_token = 0, reply_seconds = 0;  // outside steps
-  double seconds_per_stream = 0;  // added to a step for every answer it sends a token to
+  // Added to a step by the number of answers it sends a token to: what streaming takes.
+  StepCurve streaming = {{1}, {0}};
   std::vector<TimedSteps> points;
   StepFit fit;
   FitError fitted, left_out;
@@ -72,7 +73,7 @@ class MeasuredStepTime final : public StepTime {
  public:
   explicit MeasuredStepTime(Calibration calibration) : calibration_(std::move(calibration)) {}
   double Seconds(const StepLoad& load) const override {
-    return calibration_.fit.Seconds(load) + calibration_.seconds_per_stream * load.logit_rows;
+    return calibration_.fit.Seconds(load) + calibration_.streaming.Value(load.logit_rows);
   }
   KnownError Error() const override;
   nlohmann::json Describe() const override;

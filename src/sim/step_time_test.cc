@@ -104,6 +104,7 @@ TEST(MeasuredStepTimeTest, ACalibrationReadsBackAsItWasWritten) {
   calibration.measured_at = "2026-11-30T15:00:00Z";
   calibration.kv_tokens = 4096;
   calibration.request_seconds = 0.001;
+  calibration.streaming = {{2, 6}, {0.002, 0.003}};
   calibration.points = Grid();
   calibration.fit = FitSteps(calibration.points);
   calibration.fitted = ErrorOf(calibration.fit, calibration.points);
@@ -115,6 +116,9 @@ TEST(MeasuredStepTimeTest, ACalibrationReadsBackAsItWasWritten) {
   const StepLoad load = DecodeLoad(5, 900);
   EXPECT_EQ(read->fit.Seconds(load), calibration.fit.Seconds(load));
   EXPECT_EQ(read->left_out.worst_what, calibration.left_out.worst_what);
+  // Streaming is added to the steps: as learnt, and between the numbers it was learnt for.
+  const double bare = calibration.fit.Seconds(load);
+  EXPECT_NEAR(MeasuredStepTime(*read).Seconds(load), bare + 0.00275, 1e-12);
 }
 
 TEST(MeasuredStepTimeTest, DamagedCalibrationsAreErrors) {

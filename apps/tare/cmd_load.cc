@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "load/arrivals.h"
 #include "load/cold_start.h"
+#include "load/levels.h"
 #include "load/report_html.h"
 #include "load/report_text.h"
 #include "load/runner.h"
@@ -86,28 +87,6 @@ class TerminalProgress final : public load::ProgressSink {
   bool drawn_ = false;
 };
 
-Status ParseLevels(const std::string& text, load::ServiceLevels& levels) {
-  if (text.empty()) return {};
-  for (const std::string_view item : Split(text, ',')) {
-    const std::size_t equals = item.find('=');
-    const std::string_view key = Trim(item.substr(0, equals));
-    std::optional<double>* level = key == "ttft"   ? &levels.ttft
-                                   : key == "itl"  ? &levels.itl
-                                   : key == "tpot" ? &levels.tpot
-                                   : key == "e2e"  ? &levels.e2e
-                                                   : nullptr;
-    if (level == nullptr || equals == std::string_view::npos) {
-      return FailParam("slo",
-                       "--slo '{}' is not understood; write ttft=500ms,itl=50ms (also tpot, "
-                       "e2e)",
-                       text);
-    }
-    TARE_TRY(const Nanos limit, ParseDuration(Trim(item.substr(equals + 1))));
-    *level = ToSeconds(limit);
-  }
-  return {};
-}
-
 // "10x:5s/30s": ten times the rate for 5 s, every 30 s.
 Status ParseBurst(const std::string& text, load::ArrivalSpec& arrival) {
   if (text.empty()) return {};
@@ -179,7 +158,7 @@ Result<LoadOptions> Understand(const Words& words) {
   options.workload.seed = words.seed;
   options.workload.max_input_tokens = words.max_input;
   options.workload.max_output_tokens = words.max_output;
-  TARE_RETURN_IF_ERROR(ParseLevels(words.slo, options.levels));
+  TARE_RETURN_IF_ERROR(load::ParseLevels(words.slo, options.levels));
   if (!words.duration.empty()) {
     TARE_TRY(options.duration, ParseDuration(words.duration));
   } else if (words.requests == 0 && !trace) {

@@ -238,12 +238,12 @@ json MakeSeries(const Recorder& recorder, const Window& window, const ServiceLev
 
   const std::vector<const RequestRecord*> order = ByTime(recorder);
   const std::size_t stride = (order.size() + kMostStoredRequests - 1) / kMostStoredRequests;
-  json requests = {{"intended_s", json::array()}, {"end_s", json::array()},
-                   {"ttft_s", json::array()},     {"ttft_intended_s", json::array()},
-                   {"e2e_s", json::array()},      {"e2e_intended_s", json::array()},
-                   {"tpot_s", json::array()},     {"output_tokens", json::array()},
-                   {"ok", json::array()},         {"good", json::array()},
-                   {"measured", json::array()}};
+  json requests = {{"intended_s", json::array()},    {"end_s", json::array()},
+                   {"ttft_s", json::array()},        {"ttft_intended_s", json::array()},
+                   {"e2e_s", json::array()},         {"e2e_intended_s", json::array()},
+                   {"tpot_s", json::array()},        {"itl_mean_s", json::array()},
+                   {"output_tokens", json::array()}, {"ok", json::array()},
+                   {"good", json::array()},          {"measured", json::array()}};
   for (std::size_t i = 0; i < order.size(); i += stride) {
     const RequestRecord& record = *order[i];
     const RequestLatencies latencies = LatenciesOf(record);
@@ -254,6 +254,7 @@ json MakeSeries(const Recorder& recorder, const Window& window, const ServiceLev
     requests["e2e_s"].push_back(Rounded(latencies.e2e));
     requests["e2e_intended_s"].push_back(Rounded(latencies.e2e_intended));
     requests["tpot_s"].push_back(Rounded(latencies.tpot));
+    requests["itl_mean_s"].push_back(Rounded(latencies.itl_mean));
     requests["output_tokens"].push_back(record.output());
     requests["ok"].push_back(record.ok() ? 1 : 0);
     requests["good"].push_back(IsGood(record, levels) ? 1 : 0);

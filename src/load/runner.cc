@@ -12,6 +12,7 @@
 #include "load/arrivals.h"
 #include "load/figures.h"
 #include "load/generator.h"
+#include "load/levels.h"
 #include "load/probe.h"
 #include "load/server_memory.h"
 #include "load/server_metrics.h"
@@ -124,15 +125,6 @@ Nanos LastMeasuredEnd(const Recorder& recorder, Nanos fallback) {
   return end;
 }
 
-json Levels(const ServiceLevels& levels) {
-  json text = json::object();
-  if (levels.ttft) text["ttft_s"] = *levels.ttft;
-  if (levels.itl) text["itl_s"] = *levels.itl;
-  if (levels.tpot) text["tpot_s"] = *levels.tpot;
-  if (levels.e2e) text["e2e_s"] = *levels.e2e;
-  return text;
-}
-
 // Asked against achieved: what of the trace really happened.
 json Fidelity(const Trace& trace, const LoadOptions& options, const Recorder& recorder,
               const Window& window) {
@@ -206,7 +198,7 @@ json Workload(const LoadOptions& options, const PromptSource& prompts, const Win
                {"api", options.api == Api::kChat ? "chat" : "completions"},
                {"stream", options.stream},
                {"temperature", options.temperature},
-               {"levels", Levels(options.levels)},
+               {"levels", Describe(options.levels)},
                {"duration_s", ToSeconds(options.duration)},
                {"requests", options.requests},
                {"warm_up_s", ToSeconds(window.begin - window.start)}};
@@ -391,6 +383,9 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   if (!target.server.empty()) record.target["server"] = target.server;
   if (memory) record.target["pid"] = memory->pid();
   record.series = MakeSeries(recording.recorder, window, options.levels);
+  for (const LevelShare& share : SharesOf(record, options.levels)) {
+    record.workload["level_shares"].push_back(ToJson(share));
+  }
   if (memory) {
     json at = json::array(), rss = json::array();
     for (const MemorySampler::Point& point : memory->points()) {

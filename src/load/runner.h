@@ -46,10 +46,21 @@ struct ArrivalSpec {
   Nanos ramp_over{0};
 };
 
-// Limits one request must meet, all at once, to count as good. Seconds; absent: no limit.
+// At least `quantile` of all requests stay within `seconds`.
+struct PercentileLevel {
+  std::string metric;  // "ttft", "itl", "tpot", "e2e"
+  double quantile = 0.99;
+  double seconds = 0;
+};
+
+// Limits one request must meet, all at once, to count as good (seconds; absent: no limit), and
+// limits on percentiles over all requests.
 struct ServiceLevels {
   std::optional<double> ttft, itl, tpot, e2e;  // itl: the mean gap of the request's chunks
-  bool any() const { return ttft || itl || tpot || e2e; }
+  double good_share = 0.99;  // of requests that must be good for the levels to hold
+  std::vector<PercentileLevel> percentiles;
+  bool per_request() const { return ttft || itl || tpot || e2e; }
+  bool any() const { return per_request() || !percentiles.empty(); }
 };
 
 // What is asked.

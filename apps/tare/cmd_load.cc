@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "apps/tare/commands.h"
 #include "base/files.h"
@@ -14,6 +15,7 @@
 #include "load/arrivals.h"
 #include "load/cold_start.h"
 #include "load/levels.h"
+#include "load/rate_search_run.h"
 #include "load/report_html.h"
 #include "load/report_text.h"
 #include "load/runner.h"
@@ -31,6 +33,8 @@ struct Words {
   std::string url, name, model, api_key_file, arrival = "poisson", slo, sweep, dataset, burst, ramp;
   std::string duration, warm_up, drain = "30s", think_time = "0", timeout = "5m", out, api = "chat";
   int users = 0, input_tokens = 512, output_tokens = 128, threads = 0, server_pid = 0;
+  std::string search_rate, search_time = "10m";
+  double search_resolution = 0.05, good_share = 0.99;
   int max_input = 0, max_output = 0, cold_starts = 0;
   std::vector<std::string> command;
   std::uint64_t requests = 0, seed = 0;
@@ -131,12 +135,13 @@ Result<LoadOptions> Understand(const Words& words) {
 
   load::ArrivalSpec& arrival = options.arrival;
   const bool trace = words.arrival.rfind("trace:", 0) == 0;
-  if (words.users > 0 && (words.rate > 0 || trace)) {
-    return FailParam("users",
-                     "--users (closed loop) and --rate or a trace (open loop) exclude each "
-                     "other");
+  if (words.users > 0 && (words.rate > 0 || trace || !words.search_rate.empty())) {
+    return FailParam(
+        "users",
+        "--users (closed loop) and --rate, --search-rate or a trace (open loop) exclude "
+        "each other");
   }
-  if (words.rate > 0 || trace) {
+  if (words.rate > 0 || trace || !words.search_rate.empty()) {
     TARE_RETURN_IF_ERROR(load::ParseArrival(words.arrival, arrival));
     arrival.rate = words.rate;
     arrival.speedup = words.speedup;
@@ -159,6 +164,10 @@ Result<LoadOptions> Understand(const Words& words) {
   options.workload.max_input_tokens = words.max_input;
   options.workload.max_output_tokens = words.max_output;
   TARE_RETURN_IF_ERROR(load::ParseLevels(words.slo, options.levels));
+  if (!(words.good_share > 0 && words.good_share < 1)) {
+    return FailParam("good_share", "--good-share {:g} is not between 0 and 1", words.good_share);
+  }
+  options.levels.good_share = words.good_share;
   if (!words.duration.empty()) {
     TARE_TRY(options.duration, ParseDuration(words.duration));
   } else if (words.requests == 0 && !trace) {
@@ -176,6 +185,10 @@ Result<LoadOptions> Understand(const Words& words) {
   options.verify_tls = !words.insecure;
   options.out_dir = words.out;
   return options;
+}
+
+void PrintJson(const nlohmann::json& document) {
+  std::puts(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
 Result<store::RunRecord> RunOne(const LoadOptions& options, bool terminal, bool save) {
@@ -226,11 +239,54 @@ int RunSweep(const LoadOptions& base, const Words& words, bool terminal) {
       one.erase("series");
       document["runs"].push_back(std::move(one));
     }
-    std::puts(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    PrintJson(document);
   } else {
     std::fputs(load::SweepTable(records).c_str(), stdout);
   }
   return valid ? kSuccess : kAnswerIsNo;
+}
+
+int RunSearch(const LoadOptions& options, const Words& words, bool terminal) {
+  load::SearchSpec spec;
+  Status understood = load::ParseSearchRate(words.search_rate, spec);
+  if (!understood) return Report(understood.error());
+  const Result<Nanos> budget = ParseDuration(words.search_time);
+  if (!budget) return Report(budget.error());
+  spec.budget = *budget;
+  spec.resolution = words.search_resolution;
+  if (!words.duration.empty()) spec.probe = options.duration;
+  std::optional<store::RunStore> runs;
+  if (!words.no_save) {
+    Result<store::RunStore> opened = store::RunStore::OpenDefault();
+    if (!opened) return Report(opened.error());
+    runs.emplace(*std::move(opened));
+  }
+  load::SearchHooks hooks;
+  hooks.run = [&](const LoadOptions& one) -> Result<store::RunRecord> {
+    TerminalProgress progress(terminal);
+    return load::RunLoad(one, &progress);
+  };
+  if (runs) hooks.keep = [&](const store::RunRecord& record) { return runs->Save(record); };
+  hooks.say = [&](const load::SearchProbe& probe) {
+    if (words.json) return;
+    std::fprintf(stderr, "%.4g requests/s: %s%s%s\n", probe.rate, ToString(probe.outcome),
+                 probe.invalid.empty() ? "" : ", ", probe.invalid.c_str());
+  };
+  hooks.cancelled = [] { return interrupted != 0; };
+  const Result<load::SearchResult> result = load::SearchRate(options, spec, hooks);
+  if (!result) return Report(result.error());
+  if (!options.out_dir.empty()) {
+    const Status written =
+        WriteFileAtomic(options.out_dir / "search.html", load::SearchPage(*result));
+    if (!written) return Report(written.error());
+  }
+  if (words.json) {
+    PrintJson(load::SearchJson(*result));
+  } else {
+    std::fputs(load::SearchTable(*result).c_str(), stdout);
+    if (!words.out.empty()) std::printf("search.html is in %s\n", words.out.c_str());
+  }
+  return result->answer.holds ? kSuccess : kAnswerIsNo;
 }
 
 int RunSelfTest(bool as_json) {
@@ -271,12 +327,13 @@ int Run(const Words& words) {
   std::signal(SIGTERM, OnInterrupt);
   const bool terminal = !words.json && ::isatty(STDERR_FILENO) != 0;
   if (!words.sweep.empty()) return RunSweep(*options, words, terminal);
+  if (!words.search_rate.empty()) return RunSearch(*options, words, terminal);
   const Result<store::RunRecord> record = RunOne(*options, terminal, !words.no_save);
   if (!record) return Report(record.error());
   if (words.json) {
     nlohmann::json document = store::ToJson(*record);
     document.erase("series");  // tare runs export has it
-    std::puts(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    PrintJson(document);
   } else {
     std::fputs(load::RunReport(*record).c_str(), stdout);
     if (!words.out.empty())
@@ -317,7 +374,20 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
   command->add_option("--max-output-tokens", words->max_output, "Cut a trace's answers");
   command->add_option("--slo", words->slo,
                       "ttft=500ms,itl=50ms (also tpot, e2e): goodput counts "
-                      "requests that meet all");
+                      "requests that meet all; ttft_p99=500ms: a percentile");
+  command
+      ->add_option("--good-share", words->good_share,
+                   "Share of requests that must meet all for the levels to hold")
+      ->capture_default_str();
+  command->add_option("--search-rate", words->search_rate,
+                      "LOW:HIGH: find the highest arrival rate between at which --slo holds; "
+                      "--duration sets the length of a probe");
+  command->add_option("--search-time", words->search_time, "Time for the whole search")
+      ->capture_default_str();
+  command
+      ->add_option("--search-resolution", words->search_resolution,
+                   "Relative width of the interval at which the search ends")
+      ->capture_default_str();
   command->add_option("--sweep", words->sweep, "Several runs: numbers of users, 1,2,4,8");
   command->add_option("--seed", words->seed, "Repeat a run's prompts and arrivals (0: drawn)");
   command->add_option("--model", words->model, "Model to ask for")
@@ -345,6 +415,9 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
       "Example: 100 users for a minute, prompts of 2048 tokens, answers of 512\n"
       "  tare load http://127.0.0.1:8000 --users 100 --duration 60s \\\n"
       "       --input-tokens 2048 --output-tokens 512 --slo ttft=500ms,tpot=50ms\n"
+      "Example: the highest rate that keeps its service levels, within ten minutes\n"
+      "  tare load http://127.0.0.1:8000 --search-rate 0.5:50 --search-time 10m \\\n"
+      "       --slo ttft_p99=500ms,tpot_p50=50ms --out search/\n"
       "Example: five cold starts, stage by stage\n"
       "  tare load http://127.0.0.1:8000 --cold-start 5 -- tare serve model.gguf --port 8000\n"
       "Exit code: 0 valid, 1 the run is invalid, 2 wrong usage, 3 the server or a file failed.\n"

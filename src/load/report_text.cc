@@ -6,21 +6,13 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "load/compare.h"
+#include "load/report_page.h"
 
 namespace tare::load {
 namespace {
 
 using nlohmann::json;
 using store::LatencyFigure;
-
-// Milliseconds, or a dash for a percentile without enough samples behind it.
-std::string Ms(double seconds) {
-  if (!std::isfinite(seconds)) return "—";
-  const double ms = seconds * 1e3;
-  return ms < 10    ? fmt::format("{:.2f}", ms)
-         : ms < 100 ? fmt::format("{:.1f}", ms)
-                    : fmt::format("{:.0f}", ms);
-}
 
 std::string LatencyRow(const std::string& name, const LatencyFigure& f) {
   if (f.n == 0) return {};
@@ -57,6 +49,24 @@ std::string LoadText(const store::RunRecord& record) {
   return text;
 }
 
+// "  level      ttft_p99: 97.1 % of requests (95 % interval 94.0 … 98.6), 99 % needed: breaks".
+std::string LevelLines(const json& workload) {
+  std::string out;
+  if (!workload.is_object() || !workload.contains("level_shares")) return out;
+  for (const json& level : workload["level_shares"]) {
+    if (!level.is_object()) continue;
+    const json interval = level.value("interval95", json::array());
+    const auto percent = [](const json& v) { return v.is_number() ? v.get<double>() * 100 : 0; };
+    out +=
+        fmt::format("  level      {}: {:.1f} % of requests ({:.1f} … {:.1f}), {:g} % needed: {}\n",
+                    level.value("level", std::string()), percent(level.value("share", json())),
+                    interval.size() == 2 ? percent(interval[0]) : 0,
+                    interval.size() == 2 ? percent(interval[1]) : 0,
+                    percent(level.value("needed", json())), level.value("verdict", std::string()));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string RunReport(const store::RunRecord& record) {
@@ -85,6 +95,7 @@ std::string RunReport(const store::RunRecord& record) {
   if (has_levels) {
     out += fmt::format("  goodput    {:.2f} requests/s meet every level\n", s.goodput_per_s);
   }
+  out += LevelLines(record.workload);
   if (s.peak_rss_bytes > 0) {
     out += fmt::format("  memory     {} resident at peak{}\n", FormatBytes(s.peak_rss_bytes),
                        s.peak_pss_bytes > 0

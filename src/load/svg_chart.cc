@@ -109,11 +109,18 @@ std::string Blue(double share) {
 }  // namespace
 
 std::string LineChart(const std::vector<ChartLine>& lines, const Axis& x, const Axis& y,
-                      std::string_view title) {
+                      std::string_view title, const std::vector<ChartSpan>& spans) {
   std::string out = Frame(x, y, title);
+  for (const ChartSpan& span : spans) {
+    out += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"#f3d9b8\" "
+        "fill-opacity=\"0.6\"/>",
+        X(x, span.x0), kTop, std::max(1.0, X(x, span.x1) - X(x, span.x0)), PlotHeight());
+  }
   std::vector<double> label_at;
   for (const ChartLine& line : lines) {
-    std::string path;
+    const char* color = kColors[static_cast<std::size_t>(line.color) % kColors.size()];
+    std::string path, points;
     bool pen_down = false;
     double last_y = kHeight - kBottom;
     for (std::size_t i = 0; i < line.x.size() && i < line.y.size(); ++i) {
@@ -132,11 +139,27 @@ std::string LineChart(const std::vector<ChartLine>& lines, const Axis& x, const 
       }
       pen_down = true;
       last_y = py;
+      if (i < line.low.size() && i < line.high.size() && std::isfinite(line.low[i]) &&
+          std::isfinite(line.high[i])) {
+        points += fmt::format(
+            "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\"/>",
+            px, Y(y, line.low[i]), Y(y, line.high[i]), color);
+      }
+      if (line.marks) {
+        points += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.2\" fill=\"{}\"/>", px, py,
+                              color);
+      }
+      if (i < line.notes.size()) {
+        points += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"k\">{}</text>", px + 6,
+                              py - 6, EscapeHtml(line.notes[i]));
+      }
     }
     if (path.empty()) continue;
-    const char* color = kColors[static_cast<std::size_t>(line.color) % kColors.size()];
-    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>", path,
-                       color);
+    out += points;
+    if (line.joined) {
+      out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>", path,
+                         color);
+    }
     // Labels that would overlap move apart.
     double at = last_y + 4;
     for (bool moved = true; moved;) {

@@ -20,13 +20,21 @@ struct Axis {
 
 struct ChartLine {
   std::string label;
-  std::vector<double> x, y;  // NaN breaks the line
-  int color = 0;             // 0 blue, 1 orange, 2 grey, 3 red
-  bool steps = false;        // holds its value until the next x
+  std::vector<double> x, y;        // NaN breaks the line
+  int color = 0;                   // 0 blue, 1 orange, 2 grey, 3 red
+  bool steps = false;              // holds its value until the next x
+  bool marks = false;              // a dot at every point
+  bool joined = true;              // a line through the points
+  std::vector<double> low, high;   // of bars at the points; empty: none
+  std::vector<std::string> notes;  // beside the points; empty: none
+};
+
+struct ChartSpan {  // a shaded range of x
+  double x0 = 0, x1 = 0;
 };
 
 std::string LineChart(const std::vector<ChartLine>& lines, const Axis& x, const Axis& y,
-                      std::string_view title);
+                      std::string_view title, const std::vector<ChartSpan>& spans = {});
 
 struct HeatCell {
   double x0 = 0, x1 = 0, y0 = 0, y1 = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/aligned_buffer.h"
+#include "kernels/input_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/packed_layout.h"
 
@@ -16,17 +17,12 @@ struct PackedMatrix::Impl {
 struct Activations::Impl {
   ActivationCells cells;  // f32, rows and cols are set; other forms when first asked for
   bool has_bf16 = false;
-  bool has_int8 = false;
-  bool has_code_bf16 = false;
-  AlignedBuffer bf16;
-  AlignedBuffer int8;
-  AlignedBuffer code_bf16;
+  bool has_codes = false;
+  InputRows bf16;
+  InputRows codes;  // what integer weights multiply with
 
   // The input in the form `type` multiplies with; converts at most once per Set.
   ActivationCells In(WeightType type, ThreadPool& pool);
-
- private:
-  ActivationCells ForCodes(ThreadPool& pool);
 };
 
 }  // namespace tare::kernels

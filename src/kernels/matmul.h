@@ -23,8 +23,9 @@ namespace tare::kernels {
 enum class WeightType { kF32, kBf16, kInt8, kInt4 };
 const char* ToString(WeightType type);
 
-// The type that holds `stored` with no or least loss: F32->F32, F16/BF16->BF16, Q8_0, Q5, Q6 and
-// IQ4_NL->INT8, Q4->INT4. docs/FORMATS.md says what is lost where.
+// The type that holds `stored` with no or least loss: F32->F32, F16/BF16->BF16, Q8_0, Q5, Q6,
+// IQ4_NL and MXFP4->INT8, Q4->INT4; codes of 4 and 8 bits->INT4 and INT8. docs/FORMATS.md says what
+// is lost where.
 WeightType NaturalType(StoredType stored);
 
 // Which version of the packed bytes Pack makes. Bytes kept on disk are of use only to a program of

@@ -199,10 +199,12 @@ TEST_P(PerIsa, IntegerProductsEqualTheReferenceBitForBit) {
 TEST_P(PerIsa, LosslessTypesGiveBackTheStoredWeights) {
   const std::int64_t n = 35, k = 256;
   const std::pair<StoredType, WeightType> pairs[] = {
-      {StoredType::kF32, WeightType::kF32},    {StoredType::kBf16, WeightType::kBf16},
-      {StoredType::kQ8_0, WeightType::kInt8},  {StoredType::kQ5_0, WeightType::kInt8},
-      {StoredType::kIq4Nl, WeightType::kInt8}, {StoredType::kQ4_0, WeightType::kInt4},
-      {StoredType::kQ4_1, WeightType::kInt4}};
+      {StoredType::kF32, WeightType::kF32},     {StoredType::kBf16, WeightType::kBf16},
+      {StoredType::kQ8_0, WeightType::kInt8},   {StoredType::kQ5_0, WeightType::kInt8},
+      {StoredType::kIq4Nl, WeightType::kInt8},  {StoredType::kQ4_0, WeightType::kInt4},
+      {StoredType::kQ4_1, WeightType::kInt4},   {StoredType::kMxfp4, WeightType::kInt8},
+      {StoredType::kCodes4, WeightType::kInt4}, {StoredType::kCodes4, WeightType::kInt8},
+      {StoredType::kCodes8, WeightType::kInt8}, {StoredType::kCodes4Zero, WeightType::kInt8}};
   for (const auto& [stored, type] : pairs) {
     const StoredMatrix matrix = RandomStored(stored, n, k, 9);
     auto w = PackedMatrix::Pack(type, matrix.view, pool_);
@@ -224,6 +226,7 @@ TEST(PackedMatrix, OtherTypesLoseLittleInTheirNaturalType) {
   ThreadPool pool(1);
   const std::int64_t n = 16, k = 512;
   const std::pair<StoredType, double> allowed[] = {{StoredType::kQ4_K, 0x1p-11},  // scale, minimum
+                                                   {StoredType::kCodes4Zero, 0x1p-12},
                                                    {StoredType::kQ5_1, 0.51 / 127},
                                                    {StoredType::kQ5_K, 0.51 / 127},
                                                    {StoredType::kQ6_K, 0.51 / 127}};
@@ -239,8 +242,9 @@ TEST(PackedMatrix, OtherTypesLoseLittleInTheirNaturalType) {
         const auto first = rows[row].begin() + column / 32 * 32;
         const auto [low, high] = std::minmax_element(first, first + 32);
         const double largest = std::max(std::fabs(*low), std::fabs(*high));
-        // Scale and minimum of Q4_K are larger than what they sum up to by at most this.
-        const double range = stored == StoredType::kQ4_K ? 3 * (*high - *low) + largest : largest;
+        // Scale and minimum of types that have both are larger than their sum by at most this.
+        const bool both = stored == StoredType::kQ4_K || stored == StoredType::kCodes4Zero;
+        const double range = both ? 3 * (*high - *low) + largest : largest;
         ASSERT_NEAR(values[row], rows[row][static_cast<std::size_t>(column)], range * share + 1e-7)
             << ToString(stored);
       }

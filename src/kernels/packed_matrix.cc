@@ -86,12 +86,32 @@ Group QuantizeInt4(const float* values) {
   return best;
 }
 
+std::int32_t ReadZero(const std::byte* bytes) {
+  BlockCodes4Zero block;
+  std::memcpy(&block, bytes, sizeof block);
+  return block.zero;
+}
+
 // Group `index` of a row whose stored blocks can be taken over as they are.
-Group TakeOver(const TensorView& source, std::int64_t row, std::int64_t index) {
+Group TakeOver(WeightType type, const TensorView& source, std::int64_t row, std::int64_t index) {
   const std::byte* bytes = RowBytes(source, row) + index * BlockBytes(source.type);
   Group group;
+  const bool codes4 = source.type == StoredType::kCodes4 || source.type == StoredType::kCodes4Zero;
+  if (codes4 && type == WeightType::kInt4) {
+    // The scale is a half in nearly every checkpoint; the zero point becomes a minimum, which as a
+    // half errs by 2^-12 of itself. Without minimum the kernels take 8 off the code, as here.
+    const int zero = source.type == StoredType::kCodes4 ? 8 : ReadZero(bytes);
+    const CodeGroup codes = ReadCodes(source.type, RowBytes(source, row), index);
+    group.scale = FloatToF16(codes.scale[0]);
+    group.minimum = FloatToF16(-F16ToFloat(group.scale) * static_cast<float>(zero));
+    for (int i = 0; i < kGroup; ++i) {
+      group.codes[i] = static_cast<std::int8_t>(codes.codes[i] + zero);
+    }
+    return group;
+  }
   if (source.type == StoredType::kQ5_0 || source.type == StoredType::kIq4Nl ||
-      source.type == StoredType::kQ4_K) {
+      source.type == StoredType::kMxfp4 || source.type == StoredType::kCodes8 ||
+      source.type == StoredType::kQ4_K || codes4) {
     // Q4_K's scales are products of a half and six bits: rounded to a half they err by 2^-12.
     const CodeGroup codes = ReadCodes(source.type, RowBytes(source, row), index);
     group.scale = FloatToF16(codes.scale[0]);
@@ -126,11 +146,16 @@ bool TakesOver(WeightType type, StoredType stored) {
     case StoredType::kQ8_0:
     case StoredType::kQ5_0:
     case StoredType::kIq4Nl:
+    case StoredType::kMxfp4:
+    case StoredType::kCodes8:
       return type == WeightType::kInt8;
     case StoredType::kQ4_0:
     case StoredType::kQ4_1:
     case StoredType::kQ4_K:
       return type == WeightType::kInt4;
+    case StoredType::kCodes4:
+    case StoredType::kCodes4Zero:
+      return type == WeightType::kInt4 || type == WeightType::kInt8;
     default:
       return false;
   }
@@ -167,7 +192,7 @@ void PackPanel(const TensorView& source, const WeightCells& cells, std::int64_t 
   for (int column = 0; column < columns; ++column) {
     if (take_over) {
       for (std::int64_t g = 0; g < groups; ++g) {
-        PlaceGroup(cells, panel, column, g, TakeOver(source, first + column, g));
+        PlaceGroup(cells, panel, column, g, TakeOver(cells.type, source, first + column, g));
       }
       continue;
     }
@@ -283,10 +308,14 @@ WeightType NaturalType(StoredType stored) {
     case StoredType::kQ5_K:
     case StoredType::kQ6_K:
     case StoredType::kIq4Nl:
+    case StoredType::kMxfp4:
+    case StoredType::kCodes8:
       return WeightType::kInt8;
     case StoredType::kQ4_0:
     case StoredType::kQ4_1:
     case StoredType::kQ4_K:
+    case StoredType::kCodes4:
+    case StoredType::kCodes4Zero:
       return WeightType::kInt4;
   }
   return WeightType::kF32;
@@ -321,8 +350,9 @@ Result<PackedMatrix> PackedMatrix::Pack(WeightType type, const TensorView& sourc
 }
 
 PackedForm PackedMatrix::FormOf(WeightType type, const TensorView& source) {
-  // Q4_0 is symmetric; its minimum would always be -8 * scale.
-  const bool with_minimum = type == WeightType::kInt4 && source.type != StoredType::kQ4_0;
+  // These are symmetric; their minimum would always be -8 * scale.
+  const bool symmetric = source.type == StoredType::kQ4_0 || source.type == StoredType::kCodes4;
+  const bool with_minimum = type == WeightType::kInt4 && !symmetric;
   return {type, with_minimum, source.rows, source.cols};
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/stored_blocks.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -67,6 +69,33 @@ void Read(const BlockIq4Nl& block, int, CodeGroup& out) {
   for (int i = 0; i < kStoredGroup; ++i) out.codes[i] = kValues[Nibble(block.codes, i)];
 }
 
+// E2M1 times two, so that codes are whole numbers.
+void Read(const BlockMxfp4& block, int, CodeGroup& out) {
+  static constexpr std::int8_t kValues[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                              0, -1, -2, -3, -4, -6, -8, -12};
+  out.scale[0] = out.scale[1] = std::ldexp(1.0f, int{block.exponent} - 128);
+  for (int i = 0; i < kStoredGroup; ++i) out.codes[i] = kValues[Nibble(block.codes, i)];
+}
+
+void Read(const BlockCodes4& block, int, CodeGroup& out) {
+  out.scale[0] = out.scale[1] = block.scale;
+  for (int i = 0; i < kStoredGroup; ++i) {
+    out.codes[i] = static_cast<std::int8_t>(Nibble(block.codes, i) - 8);
+  }
+}
+
+void Read(const BlockCodes4Zero& block, int, CodeGroup& out) {
+  out.scale[0] = out.scale[1] = block.scale;
+  for (int i = 0; i < kStoredGroup; ++i) {
+    out.codes[i] = static_cast<std::int8_t>(Nibble(block.codes, i) - block.zero);
+  }
+}
+
+void Read(const BlockCodes8& block, int, CodeGroup& out) {
+  out.scale[0] = out.scale[1] = block.scale;
+  std::copy(std::begin(block.codes), std::end(block.codes), out.codes);
+}
+
 void Read(const BlockQ4_K& block, int group, CodeGroup& out) {
   ScaleAndMinimum(block, group, out);
   for (int i = 0; i < kStoredGroup; ++i) {
@@ -115,6 +144,18 @@ CodeGroup ReadCodes(StoredType type, const std::byte* row, std::int64_t group) {
       return out;
     case StoredType::kIq4Nl:
       ReadFrom<BlockIq4Nl>(row, group, per_block, out);
+      return out;
+    case StoredType::kMxfp4:
+      ReadFrom<BlockMxfp4>(row, group, per_block, out);
+      return out;
+    case StoredType::kCodes4:
+      ReadFrom<BlockCodes4>(row, group, per_block, out);
+      return out;
+    case StoredType::kCodes4Zero:
+      ReadFrom<BlockCodes4Zero>(row, group, per_block, out);
+      return out;
+    case StoredType::kCodes8:
+      ReadFrom<BlockCodes8>(row, group, per_block, out);
       return out;
     case StoredType::kQ4_K:
       ReadFrom<BlockQ4_K>(row, group, per_block, out);

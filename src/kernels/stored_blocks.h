@@ -1,5 +1,7 @@
-// The quantised blocks of GGUF files, as bytes lie in the file (little-endian, no padding).
-// Source: the GGUF specification and ggml's block definitions.
+// The quantised blocks of GGUF files, as bytes lie in the file (little-endian, no padding), and
+// those into which the codes of other checkpoints are brought.
+// Source: the GGUF specification and ggml's block definitions; OCP Microscaling Formats 1.0
+// (MXFP4).
 #pragma once
 
 #include <cstddef>
@@ -40,6 +42,24 @@ struct BlockIq4Nl {  // value = scale * table[code]
   std::uint8_t codes[kStoredGroup / 2];
 };
 
+struct BlockMxfp4 {  // value = 2^(exponent - 128) * table[code]
+  std::uint8_t exponent;
+  std::uint8_t codes[kStoredGroup / 2];
+};
+struct BlockCodes4 {  // value = scale * (code - 8)
+  float scale;
+  std::uint8_t codes[kStoredGroup / 2];
+};
+struct BlockCodes4Zero {  // value = scale * (code - zero)
+  float scale;
+  std::int32_t zero;
+  std::uint8_t codes[kStoredGroup / 2];
+};
+struct BlockCodes8 {  // value = scale * code
+  float scale;
+  std::int8_t codes[kStoredGroup];
+};
+
 // Blocks of 256: eight groups of 32, each with a 6-bit scale and minimum of its own,
 // value = scale * scales[group] * code - minimum * minima[group].
 inline constexpr int kStoredSuper = 256;
@@ -63,6 +83,8 @@ struct BlockQ6_K {  // sixteen groups of 16: value = scale * scales[group] * (co
   std::uint16_t scale;
 };
 static_assert(sizeof(BlockQ5_0) == 22 && sizeof(BlockQ5_1) == 24 && sizeof(BlockIq4Nl) == 18);
+static_assert(sizeof(BlockMxfp4) == 17 && sizeof(BlockCodes4) == 20);
+static_assert(sizeof(BlockCodes4Zero) == 24 && sizeof(BlockCodes8) == 36);
 static_assert(sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210);
 static_assert(sizeof(BlockQ8_0) == 34 && sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20);
 
@@ -73,7 +95,7 @@ inline int Nibble(const std::uint8_t* codes, int i) {
 }
 
 // 32 neighbouring weights of the types above from Q5_0 on: value i = scale[i / 16] * code +
-// minimum, in this order of operations.
+// minimum, in this order of operations. Codes are signed but for the types with a minimum.
 struct CodeGroup {
   float scale[2] = {};
   float minimum = 0.0f;

@@ -34,6 +34,14 @@ const char* ToString(StoredType type) {
       return "Q6_K";
     case StoredType::kIq4Nl:
       return "IQ4_NL";
+    case StoredType::kMxfp4:
+      return "MXFP4";
+    case StoredType::kCodes4:
+      return "CODES4";
+    case StoredType::kCodes4Zero:
+      return "CODES4_ZERO";
+    case StoredType::kCodes8:
+      return "CODES8";
   }
   return "?";
 }
@@ -50,6 +58,10 @@ int BlockElements(StoredType type) {
     case StoredType::kQ5_0:
     case StoredType::kQ5_1:
     case StoredType::kIq4Nl:
+    case StoredType::kMxfp4:
+    case StoredType::kCodes4:
+    case StoredType::kCodes4Zero:
+    case StoredType::kCodes8:
       return kStoredGroup;
     case StoredType::kQ4_K:
     case StoredType::kQ5_K:
@@ -78,6 +90,14 @@ int BlockBytes(StoredType type) {
       return sizeof(BlockQ5_1);
     case StoredType::kIq4Nl:
       return sizeof(BlockIq4Nl);
+    case StoredType::kMxfp4:
+      return sizeof(BlockMxfp4);
+    case StoredType::kCodes4:
+      return sizeof(BlockCodes4);
+    case StoredType::kCodes4Zero:
+      return sizeof(BlockCodes4Zero);
+    case StoredType::kCodes8:
+      return sizeof(BlockCodes8);
     case StoredType::kQ4_K:
       return sizeof(BlockQ4_K);
     case StoredType::kQ5_K:
@@ -140,6 +160,10 @@ void DequantizeRow(const TensorView& tensor, std::int64_t row, std::span<float> 
     case StoredType::kQ5_0:
     case StoredType::kQ5_1:
     case StoredType::kIq4Nl:
+    case StoredType::kMxfp4:
+    case StoredType::kCodes4:
+    case StoredType::kCodes4Zero:
+    case StoredType::kCodes8:
     case StoredType::kQ4_K:
     case StoredType::kQ5_K:
     case StoredType::kQ6_K:

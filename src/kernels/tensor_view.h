@@ -10,7 +10,8 @@
 
 namespace tare::kernels {
 
-// Element types a checkpoint may hold. The GGUF reader maps its ids to these.
+// Element types a checkpoint may hold. The GGUF reader maps its ids to these, the reader of
+// quantised Hugging Face folders its methods.
 enum class StoredType {
   kF32,
   kF16,
@@ -24,6 +25,12 @@ enum class StoredType {
   kQ5_K,
   kQ6_K,
   kIq4Nl,
+  kMxfp4,
+  // Codes of checkpoints that keep codes, scales and zero points in tensors of their own (AWQ,
+  // GPTQ, compressed-tensors), brought together in blocks of 32 with a float scale.
+  kCodes4,      // value = scale * (code - 8)
+  kCodes4Zero,  // value = scale * (code - zero)
+  kCodes8,      // value = scale * code
 };
 
 const char* ToString(StoredType type);

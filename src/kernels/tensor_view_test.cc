@@ -66,8 +66,9 @@ TEST(DequantizeRow, EqualsTheReferenceBitForBit) {
   int blocks = 0;
   for (std::string name, block_hex, values_hex; golden >> name >> block_hex >> values_hex;) {
     StoredType type = StoredType::kF32;
-    for (const StoredType candidate : {StoredType::kQ5_0, StoredType::kQ5_1, StoredType::kQ4_K,
-                                       StoredType::kQ5_K, StoredType::kQ6_K, StoredType::kIq4Nl}) {
+    for (const StoredType candidate :
+         {StoredType::kQ5_0, StoredType::kQ5_1, StoredType::kQ4_K, StoredType::kQ5_K,
+          StoredType::kQ6_K, StoredType::kIq4Nl, StoredType::kMxfp4}) {
       if (name == ToString(candidate)) type = candidate;
     }
     ASSERT_NE(type, StoredType::kF32) << name;
@@ -80,7 +81,7 @@ TEST(DequantizeRow, EqualsTheReferenceBitForBit) {
     EXPECT_EQ(std::memcmp(values.data(), expected.data(), expected.size()), 0) << name;
     ++blocks;
   }
-  EXPECT_EQ(blocks, 12);
+  EXPECT_EQ(blocks, 15);
 }
 
 TEST(DequantizeRow, BlocksFollowTheirFormulas) {
@@ -104,6 +105,19 @@ TEST(DequantizeRow, BlocksFollowTheirFormulas) {
     EXPECT_EQ(out[i], 0.5f * static_cast<float>(i) - 3.0f);
     EXPECT_EQ(out[i + 16], 0.5f * static_cast<float>(15 - i) - 3.0f);
   }
+  BlockCodes4 c4{0.3f, {}};
+  BlockCodes4Zero c4z{0.3f, 16, {}};
+  BlockCodes8 c8{0.3f, {}};
+  for (int i = 0; i < 16; ++i) {
+    c4.codes[i] = c4z.codes[i] = static_cast<std::uint8_t>(i | (15 - i) << 4);
+  }
+  for (int i = 0; i < 32; ++i) c8.codes[i] = static_cast<std::int8_t>(i * 8 - 128);
+  DequantizeRow(OneRow(StoredType::kCodes4, &c4, sizeof c4, 32), 0, out);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(out[i], 0.3f * static_cast<float>(i - 8));
+  DequantizeRow(OneRow(StoredType::kCodes4Zero, &c4z, sizeof c4z, 32), 0, out);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(out[i + 16], 0.3f * static_cast<float>(-1 - i));
+  DequantizeRow(OneRow(StoredType::kCodes8, &c8, sizeof c8, 32), 0, out);
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(out[i], 0.3f * static_cast<float>(i * 8 - 128));
 }
 
 }  // namespace

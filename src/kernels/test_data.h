@@ -58,6 +58,19 @@ inline StoredMatrix RandomStored(StoredType type, std::int64_t rows, std::int64_
     std::size_t header = 2;
     const std::uint16_t scale = FloatToF16(value * 0.1f);  // either sign, as in real files
     std::memcpy(at, &scale, sizeof scale);
+    if (type == StoredType::kMxfp4 || type == StoredType::kCodes4 ||
+        type == StoredType::kCodes4Zero || type == StoredType::kCodes8) {
+      for (std::size_t i = 0; i < block_bytes; ++i) at[i] = std::byte(random() & 0xff);
+      const float wide = F16ToFloat(scale);
+      const auto zero = static_cast<std::int32_t>(random() % 17);
+      if (type == StoredType::kMxfp4) {
+        at[0] = std::byte(118 + random() % 8);
+      } else {
+        std::memcpy(at, &wide, sizeof wide);
+      }
+      if (type == StoredType::kCodes4Zero) std::memcpy(at + 4, &zero, sizeof zero);
+      continue;
+    }
     if (type == StoredType::kQ6_K) {  // its scale comes last
       for (std::size_t i = 0; i < block_bytes - 2; ++i) at[i] = std::byte(random() & 0xff);
       std::memcpy(at + block_bytes - 2, &scale, sizeof scale);

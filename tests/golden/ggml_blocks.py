@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 
 # type, byte offsets of its half-precision numbers
-TYPES = {"Q5_0": [0], "Q5_1": [0, 2], "IQ4_NL": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+TYPES = {"Q5_0": [0], "Q5_1": [0, 2], "IQ4_NL": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "MXFP4": []}
 
 rng = np.random.default_rng(7)
 for name, halves in TYPES.items():

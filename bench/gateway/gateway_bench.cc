@@ -5,7 +5,8 @@
 // rate, straight to the upstream and through each proxy in turn; "added" is the difference of the
 // same percentile. The gateway has metrics, access log, a key, and quotas that are kept on.
 //
-//   gateway_bench --tare build/apps/tare/tare [--rate 2500] [--duration 10] [--rounds 3] [--json]
+//   gateway_bench --tare build/apps/tare/tare [--rate 2500] [--duration 10] [--rounds 3]
+//                [--parts small,stream] [--json]
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -36,7 +37,12 @@ struct Words {
   double duration_s = 10;
   int rounds = 3;
   int streams = 5000;
+  std::vector<std::string> parts;  // empty: all
   bool json = false;
+
+  bool Wants(const char* part) const {
+    return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end();
+  }
 };
 
 // Where requests go: straight to the upstream, or through a proxy.
@@ -252,23 +258,33 @@ Status Run(const Words& words, const std::filesystem::path& dir) {
   small.body = Body(200, false);
   small.rate = words.rate;
   small.duration = FromSeconds(words.duration_s);
-  upstream->Answer({1, {}});
-  TARE_TRY(out["small"],
-           Latencies("200 B prompts, whole answers", ways, small, words.rounds, print));
-  small.body = Body(200, true);
-  upstream->Answer({4, {}});
-  TARE_TRY(out["stream"],
-           Latencies("200 B prompts, streams of 4", ways, small, words.rounds, print));
-  LoadOptions large = small;
-  large.body = Body(kLargePrompt, false);
-  large.rate = words.large_rate;
-  upstream->Answer({1, {}});
-  TARE_TRY(out["large"],
-           Latencies("220 KB prompts, whole answers", ways, large, words.rounds, print));
-  upstream->Answer({2000, {}});
-  TARE_TRY(out["chunks"], Chunks(ways, print));
-  upstream->Answer({10, std::chrono::seconds(1)});
-  TARE_TRY(out["streams"], Streams(ways, words.streams, print));
+  if (words.Wants("small")) {
+    upstream->Answer({1, {}});
+    TARE_TRY(out["small"],
+             Latencies("200 B prompts, whole answers", ways, small, words.rounds, print));
+  }
+  if (words.Wants("stream")) {
+    small.body = Body(200, true);
+    upstream->Answer({4, {}});
+    TARE_TRY(out["stream"],
+             Latencies("200 B prompts, streams of 4", ways, small, words.rounds, print));
+  }
+  if (words.Wants("large")) {
+    LoadOptions large = small;
+    large.body = Body(kLargePrompt, false);
+    large.rate = words.large_rate;
+    upstream->Answer({1, {}});
+    TARE_TRY(out["large"],
+             Latencies("220 KB prompts, whole answers", ways, large, words.rounds, print));
+  }
+  if (words.Wants("chunks")) {
+    upstream->Answer({2000, {}});
+    TARE_TRY(out["chunks"], Chunks(ways, print));
+  }
+  if (words.Wants("streams")) {
+    upstream->Answer({10, std::chrono::seconds(1)});
+    TARE_TRY(out["streams"], Streams(ways, words.streams, print));
+  }
   if (words.json) fmt::print("{}\n", out.dump(2));
   return {};
 }
@@ -289,6 +305,9 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", words.rounds, "Runs of each; medians are shown")
       ->capture_default_str();
   app.add_option("--streams", words.streams, "At once")->capture_default_str();
+  app.add_option("--parts", words.parts, "Only these: small, stream, large, chunks, streams")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"small", "stream", "large", "chunks", "streams"}));
   app.add_flag("--json", words.json, "One document on stdout");
   CLI11_PARSE(app, argc, argv);
   std::string pattern =

@@ -136,17 +136,44 @@ struct Metrics::Impl {
           .Help("Times the configuration was read again, by outcome (applied, refused)")
           .Register(registry);
 
-  mutable std::mutex mutex;
+  // The registry's answers to labels it was asked before: finding them there costs microseconds.
+  struct Endpoint {
+    std::string name;
+    Histogram* durations = nullptr;
+    std::vector<std::pair<int, prometheus::Counter*>> by_status;
+  };
+
+  mutable std::mutex mutex;  // guards the rest
+  std::vector<Endpoint> endpoints;
   std::vector<Source> sources;
+
+  Endpoint& Find(std::string_view name) {
+    for (Endpoint& known : endpoints) {
+      if (known.name == name) return known;
+    }
+    const std::string label(name);
+    return endpoints.emplace_back(
+        Endpoint{label, &durations.Add({{"endpoint", label}}, kWholeBounds), {}});
+  }
+  prometheus::Counter& Requests(Endpoint& endpoint, int status) {
+    for (const auto& [known, counter] : endpoint.by_status) {
+      if (known == status) return *counter;
+    }
+    prometheus::Counter& counter =
+        requests.Add({{"endpoint", endpoint.name}, {"code", std::to_string(status)}});
+    endpoint.by_status.emplace_back(status, &counter);
+    return counter;
+  }
 };
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
 void Metrics::CountRequest(std::string_view endpoint, int status, Nanos duration) {
-  const std::string name(endpoint);
-  impl_->requests.Add({{"endpoint", name}, {"code", std::to_string(status)}}).Increment();
-  impl_->durations.Add({{"endpoint", name}}, kWholeBounds).Observe(ToSeconds(duration));
+  std::lock_guard lock(impl_->mutex);
+  Impl::Endpoint& known = impl_->Find(endpoint);
+  impl_->Requests(known, status).Increment();
+  known.durations->Observe(ToSeconds(duration));
 }
 void Metrics::ObserveFirstToken(Nanos since_received) {
   impl_->first_token.Observe(ToSeconds(since_received));

@@ -294,8 +294,9 @@ void QuotaLedger::Reservation::Release() {
   }
   if (row.month == month_) row.month_nano_usd -= nano_usd_;
   if (impl.store == nullptr) return;
+  const bool was_clean = !impl.Dirty();
   impl.dirty_quotas.insert(request_.tenant);
-  impl.changed.notify_one();
+  if (was_clean) impl.changed.notify_one();
 }
 
 void QuotaLedger::Reservation::Settle(const api::Usage& usage) {
@@ -319,9 +320,12 @@ void QuotaLedger::Reservation::Settle(const api::Usage& usage) {
   used.output_tokens += usage.completion_tokens;
   used.nano_usd += cost;
   if (impl.store == nullptr) return;
+  // Only the first change since the last write wakes the writer: waking it for each would cost two
+  // switches between threads a request.
+  const bool was_clean = !impl.Dirty();
   impl.dirty_quotas.insert(request_.tenant);
   impl.dirty_usage.insert(std::move(key));
-  impl.changed.notify_one();
+  if (was_clean) impl.changed.notify_one();
 }
 
 std::vector<store::UsageRow> QuotaLedger::Usage() const {

@@ -71,7 +71,7 @@ class Exchange final : public net::ClientHandler,
 
   void Detach() {
     sink_ = nullptr;
-    Release();
+    if (!running_out_) Release();
   }
 
   void OnHead(const net::HttpResponseHead& head, const net::ClientTimes&) override {
@@ -178,7 +178,7 @@ class Exchange final : public net::ClientHandler,
     }
     if (sink_ == nullptr) return;
     if (event.done) {
-      AllFinished() ? Complete()
+      AllFinished() ? CompleteAtDone()
                     : Fail({ErrorKind::kNetwork, "it ended the stream without a finish", "", ""});
     } else if (AllFinished()) {
       WaitForTheRest();
@@ -238,13 +238,23 @@ class Exchange final : public net::ClientHandler,
     Fail({ErrorKind::kDeadlineExceeded, "no token came in time", "", ""});
   }
 
+  // Only the end of the HTTP message is missing: left to come, so that the connection can be used
+  // again. The gap's time limit bounds it.
+  void CompleteAtDone() {
+    running_out_ = call_.has_value();
+    StopTimer();
+    AttemptSink* sink = std::exchange(sink_, nullptr);
+    if (sink != nullptr) Deliver(*sink);
+  }
+
   void Complete() {
     AttemptSink* sink = std::exchange(sink_, nullptr);
     Release();
-    if (sink == nullptr) return;
-    // A server that sends no usage leaves the prompt's length unknown; pieces stand for tokens.
-    sink->OnComplete(usage_.value_or(api::Usage{0, tokens_, 0}));
+    if (sink != nullptr) Deliver(*sink);
   }
+
+  // A server that sends no usage leaves the prompt's length unknown; pieces stand for tokens.
+  void Deliver(AttemptSink& sink) { sink.OnComplete(usage_.value_or(api::Usage{0, tokens_, 0})); }
 
   void Fail(Error error) {
     AttemptSink* sink = std::exchange(sink_, nullptr);
@@ -284,7 +294,8 @@ class Exchange final : public net::ClientHandler,
   bool content_seen_ = false;
   bool waiting_for_rest_ = false;
   bool silent_ = false;
-  std::string whole_;  // the body, when it is not a stream
+  bool running_out_ = false;  // the answer is complete, its message not yet
+  std::string whole_;         // the body, when it is not a stream
   std::vector<int> finished_;
   std::optional<api::Usage> usage_;
   int tokens_ = 0;

@@ -23,7 +23,7 @@ struct Router::Impl {
   JobHome home;  // loop thread
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
   std::atomic<std::uint64_t> next_job{1};
-  std::thread thread;  // last
+  std::thread thread;  // last; none when hosted
 
   std::shared_ptr<const Plan> Now() const {
     std::lock_guard lock(mutex);
@@ -71,29 +71,38 @@ Status Router::Impl::Configure(RouterConfig config) {
 }
 
 Router::Impl::~Impl() {
-  if (!thread.joinable()) return;
-  loop->Post([this] {
+  if (loop == nullptr) return;
+  const auto stop = [this] {
     while (!home.jobs.empty()) {
       auto node = home.jobs.extract(home.jobs.begin());
       node.mapped()->Stop();
     }
     loop->Stop();
-  });
-  thread.join();
+  };
+  if (thread.joinable()) {
+    loop->Post(stop);
+    thread.join();
+  } else {
+    loop->Do(stop);
+  }
 }
 
-Result<std::shared_ptr<Router>> Router::Create(RouterConfig config) {
+Result<std::shared_ptr<Router>> Router::Create(RouterConfig config, bool hosted) {
   auto impl = std::make_shared<Impl>();
   TARE_TRY(impl->loop, net::EventLoop::Create());
-  TARE_TRY(impl->client, net::HttpClient::Create(impl->loop.get(), {}));
+  net::HttpClientOptions client;
+  client.kernel_receipts = false;
+  TARE_TRY(impl->client, net::HttpClient::Create(impl->loop.get(), client));
   impl->home.loop = impl->loop.get();
   TARE_RETURN_IF_ERROR(impl->Configure(std::move(config)));
-  impl->thread = std::thread([loop = impl->loop.get()] { loop->Run(); });
+  if (!hosted) impl->thread = std::thread([loop = impl->loop.get()] { loop->Run(); });
   return std::shared_ptr<Router>(new Router(std::move(impl)));
 }
 
 Router::Router(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Router::~Router() = default;
+
+net::EventLoop* Router::loop() { return impl_->loop.get(); }
 
 Status Router::Reconfigure(RouterConfig config) { return impl_->Configure(std::move(config)); }
 
@@ -113,15 +122,17 @@ Result<std::unique_ptr<ChatCall>> Router::Chat(api::ChatRequest request,
   TARE_TRY(const Route* route, plan->Find(request.model));
   const std::uint64_t id = impl_->next_job.fetch_add(1);
   Impl* impl = impl_.get();
-  impl->loop->Post([impl, id, plan = std::move(plan), route, sink = std::move(sink),
-                    shared = std::make_shared<const api::ChatRequest>(std::move(request))] {
-    auto job = std::make_unique<Job>(&impl->home, id, plan, route, shared, sink);
-    Job* started = job.get();
-    impl->home.jobs.emplace(id, std::move(job));
-    started->Begin();
-  });
+  impl->loop->mailbox()->Do(
+      [impl, id, plan = std::move(plan), route, sink = std::move(sink),
+       shared = std::make_shared<const api::ChatRequest>(std::move(request))] {
+        auto job = std::make_unique<Job>(&impl->home, id, plan, route, shared, sink);
+        Job* started = job.get();
+        impl->home.jobs.emplace(id, std::move(job));
+        started->Begin();
+      });
   return std::make_unique<RoutedCall>([mailbox = impl->loop->mailbox(), impl, id] {
-    mailbox->Post([impl, id] {
+    // When the router is gone its mailbox is closed, and this does nothing.
+    mailbox->Do([impl, id] {
       const auto found = impl->home.jobs.find(id);
       if (found != impl->home.jobs.end()) found->second->ClientLeft();
     });

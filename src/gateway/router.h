@@ -10,8 +10,9 @@
 // Reconfigure switches to other upstreams and routes at once: what runs stays with what it began
 // with, upstreams that did not change keep their connections, breakers and counts.
 //
-// One thread of the router's own runs every decision and all remote I/O; local engines report to
-// it.
+// One thread runs every decision and all remote I/O; local engines report to it. It is the router's
+// own, or an I/O thread of the HTTP server (net::HttpServer::Host): then a request takes no hop
+// between threads.
 //
 // Thread safety: see Upstream; Stats may be called from any thread. Destruction fails what still
 // runs.
@@ -90,8 +91,10 @@ struct RouteStats {
 class Router final : public Upstream {
  public:
   // Refuses routes that name unknown upstreams and models named twice.
-  static Result<std::shared_ptr<Router>> Create(RouterConfig config);
+  // `hosted`: somebody else runs loop(), until nothing calls the router any more.
+  static Result<std::shared_ptr<Router>> Create(RouterConfig config, bool hosted = false);
   ~Router() override;
+  net::EventLoop* loop();
   // All or nothing: on an error the old configuration stays.
   Status Reconfigure(RouterConfig config);
 

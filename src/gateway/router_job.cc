@@ -30,9 +30,9 @@ std::uint64_t Salt(const std::string& model) { return std::hash<std::string>()(m
 }  // namespace
 
 void JobHome::ServeLines() {
-  if (serving_lines || lines.empty()) return;
+  if (serving_lines || waiting == 0) return;
   serving_lines = true;
-  loop->Post([this] {
+  loop->Later([this] {
     serving_lines = false;
     const Nanos now = net::MonotonicNow();
     std::erase_if(lines, [](const std::weak_ptr<WaitingLine>& line) { return line.expired(); });
@@ -128,10 +128,10 @@ void Job::OnComplete(const api::Usage& usage) {
   TellRollout(/*failed=*/false);
   server.breaker.OnSuccess();
   server.open.store(false);
+  Erase();  // first: the sink lets go of the call, which must find nothing to cancel
   if (!delivered_) sink_->OnRoute(AnsweringModel());
   for (api::ChatChunk& chunk : held_) sink_->OnChunk(std::move(chunk));
   sink_->OnDone(usage);
-  Erase();
 }
 
 void Job::OnFailure(Failure failure) {
@@ -220,6 +220,7 @@ void Job::Wait(std::size_t from) {
     return;
   }
   waiting_ = true;
+  ++home_->waiting;
   timer_ = home_->loop->RunAt(now + room.options().Of(request_->tier).timeout, [this] {
     timer_ = {};
     WaitedTooLong();
@@ -230,6 +231,7 @@ bool Job::TryPlace() {
   const std::size_t from = position_;
   if (FindPlace(from) == Place::kStarted) {
     waiting_ = false;  // the room takes it out
+    --home_->waiting;
     if (timer_.serial != 0) home_->loop->CancelTimer(std::exchange(timer_, {}));
     return true;
   }
@@ -239,6 +241,7 @@ bool Job::TryPlace() {
 
 void Job::LeaveLine() {
   if (!std::exchange(waiting_, false)) return;
+  --home_->waiting;
   route_->line->room.Leave(id_, request_->tier, net::MonotonicNow());
 }
 
@@ -303,8 +306,8 @@ void Job::GiveUpBusy(const char* why) {
 }
 
 void Job::GiveUp(Error error) {
-  sink_->OnError(std::move(error));
   Erase();
+  sink_->OnError(std::move(error));
 }
 
 void Job::Settle() {
@@ -313,12 +316,12 @@ void Job::Settle() {
   if (timer_.serial != 0) home_->loop->CancelTimer(std::exchange(timer_, {}));
 }
 
-// The job is over. It is destroyed by the loop's next task, as its own code may be running.
+// The job is over. It is destroyed at the end of the round, as its own code may be running.
 void Job::Erase() {
   Settle();
   auto node = home_->jobs.extract(id_);
   if (node.empty()) return;
-  home_->loop->Post([job = std::shared_ptr<Job>(std::move(node.mapped()))] {});
+  home_->loop->Later([job = std::shared_ptr<Job>(std::move(node.mapped()))] {});
 }
 
 }  // namespace tare::gateway

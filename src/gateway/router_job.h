@@ -29,6 +29,7 @@ struct JobHome {
   // Lines jobs may wait in, of plans old and new; those nobody uses any more are dropped.
   std::vector<std::weak_ptr<WaitingLine>> lines;
   bool serving_lines = false;
+  int waiting = 0;  // jobs in a line
 
   double Random() { return std::uniform_real_distribution<double>(0, 1)(random); }
   // A slot became free: lets waiting jobs have it, in a task of its own.

@@ -7,9 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
+#include <thread>
 
 #include "api/wire_error.h"
+#include "net/http_server.h"
+#include "net/raw_client.h"
 #include "net/raw_server.h"
 
 namespace tare::gateway {
@@ -103,6 +107,7 @@ class FakeServer {
     std::lock_guard lock(mutex_);
     return last_request_;
   }
+  int connections() const { return server_.connections(); }
   net::Url url() const { return *net::ParseUrl(server_.Url()); }
 
  private:
@@ -173,7 +178,7 @@ class RouterTest : public ::testing::Test {
     config.upstreams = {{Remote("primary", *primary_), nullptr, 256},
                         {Remote("fallback", *fallback_), nullptr, 256}};
     config.routes = {{"m", {"alias"}, {{"primary", "org/m", 4096}, {"fallback", "big", 8192}}}};
-    auto router = Router::Create(std::move(config));
+    auto router = Router::Create(std::move(config), hosted_);
     ASSERT_TRUE(router) << router.error().message;
     router_ = *router;
   }
@@ -217,6 +222,7 @@ class RouterTest : public ::testing::Test {
   std::unique_ptr<FakeServer> fallback_;
   std::shared_ptr<Router> router_;
   double seconds_ = 0;
+  bool hosted_ = false;
 };
 
 TEST_F(RouterTest, PassesTheClientsBodyOnUnderTheUpstreamsModelName) {
@@ -229,6 +235,64 @@ TEST_F(RouterTest, PassesTheClientsBodyOnUnderTheUpstreamsModelName) {
   EXPECT_THAT(primary_->last_request(), HasSubstr(R"("model":"org/m")"));
   EXPECT_THAT(primary_->last_request(), HasSubstr(R"("custom":[1,2])"));
   EXPECT_EQ(fallback_->requests(), 0);
+}
+
+TEST_F(RouterTest, AnswersThatEndWithDoneLeaveTheirConnectionToTheNext) {
+  Start([](net::RawConnection& c, int) {
+    const std::string events =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"
+        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
+        "data: [DONE]\n\n";
+    // In one write, so that the message's end is there when the next request comes.
+    return c.Write(
+        fmt::format("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                    "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+                    events.size(), events));
+  });
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Ask(i % 2 == 0)->text, "a");
+  EXPECT_EQ(primary_->requests(), 5);
+  EXPECT_EQ(primary_->connections(), 1);
+}
+
+// The router on the HTTP server's own thread: requests, answers and a client that leaves.
+TEST_F(RouterTest, WorksOnTheServersThread) {
+  hosted_ = true;
+  std::promise<void> cancelled;
+  Start([&](net::RawConnection& c, int n) {
+    if (n < 3) return Answer(c);
+    c.WaitForClose();
+    cancelled.set_value();
+    return false;
+  });
+  struct Sink final : ChatSink {
+    explicit Sink(std::shared_ptr<net::ResponseWriter> to) : writer(std::move(to)) {}
+    void OnChunk(api::ChatChunk chunk) override { text += chunk.text; }
+    void OnDone(const api::Usage&) override { writer->Send(200, {}, text); }
+    void OnError(Error error) override { writer->Send(502, {}, error.message); }
+    const std::shared_ptr<net::ResponseWriter> writer;
+    std::string text;
+  };
+  std::unique_ptr<ChatCall> last;
+  auto server = net::HttpServer::Start({}, [&](net::HttpRequest, auto writer) {
+    auto call = router_->Chat(Request(false), std::make_shared<Sink>(writer));
+    ASSERT_TRUE(call);
+    last = std::move(*call);
+    writer->OnClose([&] { last.reset(); });
+  });
+  ASSERT_TRUE(server) << server.error().message;
+  ASSERT_TRUE((*server)->Host(router_->loop()));
+  {
+    net::RawClient client((*server)->port());
+    for (int i = 0; i < 3; ++i) {
+      client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+      EXPECT_THAT(client.ReadResponse(), HasSubstr(Whole()));
+    }
+    client.Send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    while (primary_->requests() < 4) std::this_thread::yield();
+  }
+  cancelled.get_future().wait();
+  server->reset();
+  router_.reset();
 }
 
 TEST_F(RouterTest, S01_RateLimitWithRetryAfterIsWaitedFor) {

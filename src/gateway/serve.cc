@@ -165,7 +165,10 @@ class Service {
                  model->engine->max_model_len(), model->upstream);
       }
       if (router_ == nullptr) {
-        TARE_TRY(router_, Router::Create(std::move(plan.config->router)));
+        // With one I/O thread the router shares it, so that requests cross no thread.
+        const bool hosted = options_.io_threads == 1;
+        TARE_TRY(router_, Router::Create(std::move(plan.config->router), hosted));
+        if (hosted) TARE_RETURN_IF_ERROR(server_->Host(router_->loop()));
       } else {
         TARE_RETURN_IF_ERROR(router_->Reconfigure(std::move(plan.config->router)));
       }

@@ -76,8 +76,9 @@ Result<std::shared_ptr<TlsContext>> TlsContext::Create(const HttpClientOptions& 
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
-ClientConnection::ClientConnection(EventLoop* loop, Owner* owner, std::string origin)
-    : loop_(loop), owner_(owner), origin_(std::move(origin)) {}
+ClientConnection::ClientConnection(EventLoop* loop, Owner* owner, std::string origin,
+                                   bool kernel_receipts)
+    : loop_(loop), owner_(owner), origin_(std::move(origin)), kernel_receipts_(kernel_receipts) {}
 
 ClientConnection::~ClientConnection() {
   if (tls_ != nullptr) SSL_free(tls_);
@@ -114,7 +115,7 @@ void ClientConnection::TryNextAddress() {
     }
     const int on = 1;
     ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    ::setsockopt(fd_, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    if (kernel_receipts_) ::setsockopt(fd_, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
     const int code =
         ::connect(fd_, reinterpret_cast<const sockaddr*>(&address.storage), address.size);
     if (code == 0 || errno == EINPROGRESS) {

@@ -50,7 +50,7 @@ class ClientConnection final : public Watcher, private HttpResponseSink {
     virtual std::string& read_buffer() = 0;    // shared by the connections of one loop
   };
 
-  ClientConnection(EventLoop* loop, Owner* owner, std::string origin);
+  ClientConnection(EventLoop* loop, Owner* owner, std::string origin, bool kernel_receipts);
   ~ClientConnection() override;
 
   // Tries the addresses in order until one accepts. Calls back later, never from inside.
@@ -93,6 +93,7 @@ class ClientConnection final : public Watcher, private HttpResponseSink {
   EventLoop* loop_;
   Owner* owner_;
   std::string origin_;
+  const bool kernel_receipts_;
   std::string host_;
   State state_ = State::kNew;
   int fd_ = -1;

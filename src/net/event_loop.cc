@@ -43,6 +43,7 @@ void EventLoop::Mailbox::Post(Task task) {
 Result<std::unique_ptr<EventLoop>> EventLoop::Create() {
   std::unique_ptr<EventLoop> loop(new EventLoop);
   loop->mailbox_ = std::make_shared<Mailbox>();
+  loop->mailbox_->loop_ = loop.get();
   loop->epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
   loop->timer_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   loop->mailbox_->event_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -66,6 +67,7 @@ EventLoop::~EventLoop() {
     std::vector<Task> dropped;
     const std::lock_guard lock(mailbox_->mutex_);
     mailbox_->open_ = false;
+    mailbox_->thread_.store({});
     dropped.swap(mailbox_->tasks_);
   }
   if (timer_fd_ >= 0) ::close(timer_fd_);
@@ -78,35 +80,63 @@ void EventLoop::Stop() {
 }
 
 void EventLoop::Run() {
+  Adopt();
+  while (!stop_.load(std::memory_order_acquire)) Round(-1);
+  Abandon();
+}
+
+void EventLoop::RunReady() {
+  Adopt();
+  Round(0);
+}
+
+void EventLoop::Round(int wait_ms) {
   std::array<epoll_event, kEventsPerRound> events;
-  while (!stop_.load(std::memory_order_acquire)) {
-    const int count = ::epoll_wait(epoll_fd_, events.data(), kEventsPerRound, -1);
-    const Nanos woke = MonotonicNow();
-    bool timer = false;
-    bool mail = false;
-    for (int i = 0; i < count; ++i) {
-      const epoll_event& event = events[static_cast<std::size_t>(i)];
-      if (event.data.ptr == &timer_mark) {
-        timer = true;
-      } else if (event.data.ptr == &mail_mark) {
-        mail = true;
-      } else {
-        static_cast<Watcher*>(event.data.ptr)->OnReady(event.events);
-      }
+  const int count = ::epoll_wait(epoll_fd_, events.data(), kEventsPerRound, wait_ms);
+  const Nanos woke = MonotonicNow();
+  in_round_ = true;
+  bool timer = false;
+  bool mail = false;
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.ptr == &timer_mark) {
+      timer = true;
+    } else if (event.data.ptr == &mail_mark) {
+      mail = true;
+    } else {
+      static_cast<Watcher*>(event.data.ptr)->OnReady(event.events);
     }
-    if (timer) {
-      std::uint64_t expirations = 0;
-      [[maybe_unused]] const ssize_t n = ::read(timer_fd_, &expirations, sizeof expirations);
-      armed_ = Nanos(0);
-    }
-    if (!timers_.empty()) RunTimers();
-    if (mail) RunTasks();
-    // Destructors may retire more: those go in the next round.
-    std::vector<std::unique_ptr<Watcher>>().swap(retired_);
-    const Nanos spent = MonotonicNow() - woke;
-    self_.round.Add(spent.count());
-    self_.busy += spent;
-    ++self_.rounds;
+  }
+  if (timer) {
+    std::uint64_t expirations = 0;
+    [[maybe_unused]] const ssize_t n = ::read(timer_fd_, &expirations, sizeof expirations);
+    armed_ = Nanos(0);
+  }
+  if (!timers_.empty()) RunTimers();
+  if (mail) RunTasks();
+  EndRound();
+  const Nanos spent = MonotonicNow() - woke;
+  self_.round.Add(spent.count());
+  self_.busy += spent;
+  ++self_.rounds;
+}
+
+void EventLoop::EndRound() {
+  for (std::size_t i = 0; i < later_.size(); ++i) {
+    const Task task = std::move(later_[i]);  // running it may add more
+    task();
+  }
+  later_.clear();
+  in_round_ = false;
+  // Destructors may retire more: those go in the next round.
+  std::vector<std::unique_ptr<Watcher>>().swap(retired_);
+}
+
+void EventLoop::Later(Task task) {
+  if (in_round_) {
+    later_.push_back(std::move(task));
+  } else {
+    Post(std::move(task));
   }
 }
 

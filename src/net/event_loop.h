@@ -2,8 +2,11 @@
 // threads. The HTTP client runs on it; the load generator runs one loop per thread and schedules
 // its arrivals on it.
 //
-// Thread safety: Post and Stop may be called from any thread; everything else belongs to the thread
-// in Run (or, before Run, to the thread that will call it).
+// A loop that shares a thread with another one is not Run: the other watches fd() and calls
+// RunReady.
+//
+// Thread safety: Post and Stop may be called from any thread; everything else belongs to
+// the thread in Run or RunReady (or, before, to the thread that will call it).
 // The loop measures itself: how late its timers fire and how long it works without looking at its
 // sockets, so that a measurement can tell whether the client disturbed it.
 #pragma once
@@ -14,6 +17,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/histogram.h"
@@ -47,6 +52,17 @@ class EventLoop {
    public:
     ~Mailbox();
     void Post(Task task);
+    // Whether the caller is on the loop's thread.
+    bool OnThread() const { return thread_.load() == std::this_thread::get_id(); }
+    // Runs the task at once when this is the loop's thread, else posts it.
+    template <typename F>
+    void Do(F task) {
+      if (OnThread()) {
+        loop_->Do(task);
+      } else {
+        Post(std::move(task));
+      }
+    }
 
    private:
     friend class EventLoop;
@@ -54,6 +70,8 @@ class EventLoop {
     std::vector<Task> tasks_;
     bool open_ = true;
     int event_fd_ = -1;
+    std::atomic<std::thread::id> thread_{};  // the loop's, while it runs
+    EventLoop* loop_ = nullptr;              // valid on that thread
   };
 
   static Result<std::unique_ptr<EventLoop>> Create();
@@ -65,6 +83,24 @@ class EventLoop {
   void Run();
   void Stop();
   void Post(Task task) { mailbox_->Post(std::move(task)); }
+
+  // For a loop that another one drives. The descriptor becomes readable when there is work;
+  // RunReady does it without waiting. Adopt makes the calling thread the loop's; Abandon ends that.
+  int fd() const { return epoll_fd_; }
+  void Adopt() { mailbox_->thread_.store(std::this_thread::get_id()); }
+  void Abandon() { mailbox_->thread_.store({}); }
+  void RunReady();
+
+  // On the loop's thread: runs the task now, as part of a round.
+  template <typename F>
+  void Do(F&& task) {
+    if (in_round_) return task();
+    in_round_ = true;
+    task();
+    EndRound();
+  }
+  // On the loop's thread: runs the task at the end of this round. Cheaper than Post.
+  void Later(Task task);
   std::shared_ptr<Mailbox> mailbox() const { return mailbox_; }
 
   // Runs the task once, not before `when` (monotonic).
@@ -88,6 +124,8 @@ class EventLoop {
 
  private:
   EventLoop() = default;
+  void Round(int wait_ms);
+  void EndRound();
   void ArmTimer();
   void RunTimers();
   void RunTasks();
@@ -95,6 +133,8 @@ class EventLoop {
   int epoll_fd_ = -1;
   int timer_fd_ = -1;
   std::atomic<bool> stop_{false};
+  bool in_round_ = false;
+  std::vector<Task> later_;
   std::shared_ptr<Mailbox> mailbox_;
   std::map<TimerId, Task> timers_;
   std::uint64_t next_serial_ = 1;

@@ -300,7 +300,8 @@ struct HttpClient::Impl final : ClientConnection::Owner {
       }
       context = tls;
     }
-    auto connection = std::make_unique<ClientConnection>(loop, this, call.origin);
+    auto connection =
+        std::make_unique<ClientConnection>(loop, this, call.origin, options.kernel_receipts);
     ClientConnection* pointer = connection.get();
     connections.emplace(pointer, std::move(connection));
     Give(call, *pointer);

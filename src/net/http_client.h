@@ -91,7 +91,8 @@ class ClientHandler {
 struct HttpClientOptions {
   std::size_t max_idle_per_origin = 1024;  // kept connections
   bool verify_tls = true;
-  std::string ca_file;  // empty: the system's
+  std::string ca_file;          // empty: the system's
+  bool kernel_receipts = true;  // false: the moment of the read, which costs less
 };
 
 class HttpClient {

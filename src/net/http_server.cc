@@ -1,12 +1,14 @@
 #include "net/http_server.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/posix/basic_stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <condition_variable>
@@ -30,6 +32,7 @@ using LoopTimer =
     asio::basic_waitable_timer<std::chrono::steady_clock,
                                asio::wait_traits<std::chrono::steady_clock>, LoopExecutor>;
 using LoopAcceptor = asio::basic_socket_acceptor<tcp, LoopExecutor>;
+using LoopDescriptor = asio::posix::basic_stream_descriptor<LoopExecutor>;
 
 // The soft limit of 1,024 open files that most systems start with is far below what a server of
 // streams needs; the hard limit is ours to use.
@@ -97,7 +100,8 @@ struct HttpServer::Impl {
 
   std::shared_ptr<ServerShared> shared = std::make_shared<ServerShared>();
   std::vector<std::unique_ptr<Worker>> workers;
-  std::unique_ptr<LoopAcceptor> acceptor;  // on the first worker's loop
+  std::unique_ptr<LoopAcceptor> acceptor;     // on the first worker's loop
+  std::unique_ptr<LoopDescriptor> host_door;  // of the loop it hosts; on the first worker's loop
   std::uint16_t port = 0;
   Nanos sweep_interval{};
   std::mutex mutex;
@@ -194,6 +198,31 @@ struct HttpServer::Impl {
     }
   }
 
+  // A round of the guest loop whenever its descriptor says that there is work.
+  LoopAwaitable<void> Drive(EventLoop* guest) {
+    guest->Adopt();
+    while (host_door->is_open()) {
+      guest->RunReady();
+      auto [error] =
+          co_await host_door->async_wait(asio::posix::descriptor_base::wait_read, kAwait);
+      if (error) break;
+    }
+    guest->Abandon();
+  }
+
+  Status Host(EventLoop* guest) {
+    host_door = std::make_unique<LoopDescriptor>(workers[0]->loop.io.get_executor());
+    error_code failed;
+    host_door->assign(::dup(guest->fd()), failed);
+    if (failed) {
+      return Fail(ErrorKind::kResourceExhausted,
+                  "cannot watch the router's loop: {}; raise the limit of open files (ulimit -n)",
+                  failed.message());
+    }
+    asio::co_spawn(workers[0]->loop.io.get_executor(), Drive(guest), asio::detached);
+    return {};
+  }
+
   bool WaitUntilClosed(Nanos deadline) {
     std::unique_lock lock(mutex);
     return closed.wait_for(lock, deadline, [this] { return shared->open.load() == 0; });
@@ -218,6 +247,10 @@ struct HttpServer::Impl {
     if (workers.empty() || !workers[0]->thread.joinable()) return;
     StopAccepting();
     CloseAll();
+    asio::post(workers[0]->loop.io, [this] {
+      error_code ignored;
+      if (host_door != nullptr) host_door->close(ignored);
+    });
     for (auto& worker : workers) {
       asio::post(worker->loop.io, [&w = *worker] { w.sweep->cancel(); });
       worker->guard.reset();
@@ -264,6 +297,8 @@ Status HttpServer::ReloadCertificate() {
   }
   return {};
 }
+
+Status HttpServer::Host(EventLoop* loop) { return impl_->Host(loop); }
 
 bool HttpServer::Drain(Nanos deadline) { return impl_->Drain(deadline); }
 

@@ -22,6 +22,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "net/event_loop.h"
 #include "net/http_message.h"
 
 namespace tare::net {
@@ -90,6 +91,10 @@ class HttpServer {
 
   std::uint16_t port() const;
   HttpServerStats stats() const;
+
+  // Lets the first I/O thread run `loop` as well, from now until the server's end: a handler whose
+  // work goes on there crosses no thread. The loop outlives the server; once a server.
+  Status Host(EventLoop* loop);
 
   // Reads certificate and key again, for connections from now on. On an error the old ones stay.
   Status ReloadCertificate();

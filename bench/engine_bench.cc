@@ -8,11 +8,15 @@
 //              prefix cache
 //   compaction pages scattered by requests that end at random: how many move, what goes back to the
 //              operating system, and the longest a step was held up by it
+//   speculation answers that repeat their prompt (text, code, a passage looked up) and free chat:
+//   decode
+//              with and without drafts, by turns in one engine; the answers must be equal
 //   pages      memory of 32 half-filled sequences of full length, against reserving the length
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <thread>
@@ -42,13 +46,14 @@ class Client final : public WaitingSink {
   }
 };
 
-LocalModel Load(const Arguments& arguments, int max_num_seqs, int max_model_len) {
+LocalModel Load(const Arguments& arguments, int max_num_seqs, int max_model_len, int drafts = 0) {
   LocalModelOptions options;
   options.model = arguments.model;
   options.dtype = arguments.dtype;
   options.threads = arguments.threads;
   options.engine.max_num_seqs = max_num_seqs;
   options.engine.max_model_len = max_model_len;
+  options.engine.speculation.most = drafts;
   auto local = LoadLocalModel(std::move(options));
   if (!local) {
     std::fprintf(stderr, "%s\n", local.error().message.c_str());
@@ -67,6 +72,7 @@ std::vector<GenerateRequest> Chats(int count, int vocab) {
     }
     chat.max_new_tokens = 64 + static_cast<int>(random() % 129);  // 128 on average
     chat.ignore_eos = true;
+    chat.speculate = false;  // what batching is worth by itself
     chat.seed = random();
   }
   return chats;
@@ -208,6 +214,7 @@ void Compaction(const Arguments& arguments) {
   options.engine.max_num_seqs = 64;
   options.engine.max_model_len = 1024;
   options.engine.prefix_cache = false;  // cached pages would keep the pool full
+  options.engine.speculation = {};
   auto local = LoadLocalModel(std::move(options));
   if (!local) {
     std::fprintf(stderr, "%s\n", local.error().message.c_str());
@@ -251,6 +258,148 @@ void Compaction(const Arguments& arguments) {
       1e3 * stats.longest_upkeep_seconds);
 }
 
+// What is asked, and what the answer should make of it.
+struct Task {
+  const char* kind;
+  const char* prompt;
+};
+
+constexpr Task kTasks[] = {
+    {"repeat a text",
+     "Repeat the following text word for word, without any comment.\n\nThe lighthouse keeper "
+     "climbed "
+     "the stairs every evening at six. He carried a lamp, a loaf of bread and a small radio. From "
+     "the "
+     "top he could see the harbour, the old fort and the islands to the west. When the fog came in "
+     "from the sea, he lit the great lamp and rang the bell every two minutes until the morning. "
+     "In "
+     "forty years he had never missed a night, and the fishermen said that no ship had been lost "
+     "on "
+     "the rocks since he had come to the island."},
+    {"correct code",
+     "Here is a Python function. Write the whole function again, with the variable `total` renamed "
+     "to "
+     "`result` and nothing else changed.\n\n```python\ndef summarize(values, weights):\n    total "
+     "= 0\n"
+     "    count = 0\n    for value, weight in zip(values, weights):\n        if weight < 0:\n"
+     "            raise ValueError(\"weights must not be negative\")\n        total = total + "
+     "value * "
+     "weight\n        count = count + weight\n    if count == 0:\n        return 0\n    total = "
+     "total / "
+     "count\n    return total\n```"},
+    {"answer from a passage",
+     "Passage: The Amber Line opened in 1927 and was the first railway in the region to use "
+     "electric "
+     "locomotives. It connected the port of Lindow with the mining town of Graves End, a distance "
+     "of "
+     "84 kilometres. The line was closed in 1968, but the section between Lindow and Harrow Bridge "
+     "was "
+     "opened again in 1994 as a museum railway run by volunteers.\n\nQuote the sentences of the "
+     "passage "
+     "that say what the line connected and when it was closed and opened again."},
+    {"summarise",
+     "Summarise in three sentences, using the words of the text.\n\nThe city council decided on "
+     "Tuesday "
+     "to build a new tram line from the central station to the university hospital. The line will "
+     "be "
+     "seven kilometres long and have eleven stops. Construction begins next spring and is expected "
+     "to "
+     "take four years. The cost is estimated at 310 million, of which the state pays 60 percent. "
+     "Residents along Park Street complained that trees would have to be felled; the council "
+     "promised "
+     "to plant two new trees for each tree that is felled."},
+    {"free chat", "Why is the sky blue, and why is it red in the evening?"},
+    {"free chat", "Tell me a short story about a dragon who is afraid of the dark."},
+    {"free chat", "Give me some advice for my first day at a new job."},
+};
+
+struct Spoken {
+  double seconds = 0.0;  // of decoding
+  int tokens = 0;        // decoded
+  GenerateUsage usage;
+  std::vector<TokenId> answer;
+};
+
+class Listener final : public WaitingSink {
+ public:
+  void OnTokens(GenerateChunk chunk) override {
+    for (const GeneratedToken& token : chunk.tokens) answer_.push_back(token.id);
+  }
+  const std::vector<TokenId>& answer() const { return answer_; }  // valid after Wait
+
+ private:
+  std::vector<TokenId> answer_;
+};
+
+// `users` of them at once.
+Spoken Ask(Engine& engine, GenerateRequest request, bool speculate, int users) {
+  request.speculate = speculate;
+  std::vector<std::shared_ptr<Listener>> listeners;
+  for (int user = 0; user < users; ++user) {
+    listeners.push_back(std::make_shared<Listener>());
+    TARE_CHECK(engine.Submit(request, listeners.back()).has_value());
+  }
+  Spoken spoken;
+  Nanos first = Nanos::max(), last{};
+  for (const auto& listener : listeners) {
+    TARE_CHECK(listener->Wait().has_value());
+    const GenerateUsage& usage = listener->usage();
+    first = std::min(first, usage.first_token);
+    last = std::max(last, usage.total);
+    spoken.tokens += usage.generated_tokens - 1;
+    spoken.usage.drafted_tokens += usage.drafted_tokens;
+    spoken.usage.accepted_drafts += usage.accepted_drafts;
+  }
+  spoken.seconds = ToSeconds(last - first);
+  spoken.answer = listeners[0]->answer();
+  return spoken;
+}
+
+void Speculation(const Arguments& arguments) {
+  const LocalModel local = Load(arguments, 8, 2048, kMostDrafts);
+  std::printf(
+      "\nspeculation: greedy and sampled answers of up to 160 tokens, median of 5 rounds\n"
+      "%-22s %8s %6s %12s %12s %7s %9s %6s\n",
+      "task", "sampling", "users", "plain tok/s", "drafts tok/s", "ratio", "accepted", "equal");
+  for (const int users : {1, 4}) {
+    for (const Task& task : kTasks) {
+      for (const bool sampled : {false, true}) {
+        model::ChatInput input;
+        const std::string messages =
+            nlohmann::json::array({{{"role", "user"}, {"content", task.prompt}}}).dump();
+        input.messages_json = messages;
+        GenerateRequest request;
+        request.prompt = local.text->EncodeChat(input).value();
+        request.max_new_tokens = 160;
+        request.sampling.temperature = sampled ? 0.4f : 0.0f;
+        request.sampling.top_p = 0.9f;
+        request.seed = 11;
+        (void)Ask(*local.engine, request, false, users);  // the prompt is cached from here on
+        std::vector<double> plain, drafts, ratios;
+        bool equal = true;
+        Spoken last;
+        for (int round = 0; round < 5; ++round) {
+          const Spoken without = Ask(*local.engine, request, false, users);
+          last = Ask(*local.engine, request, true, users);
+          plain.push_back(without.tokens / without.seconds);
+          drafts.push_back(last.tokens / last.seconds);
+          ratios.push_back(drafts.back() / plain.back());
+          equal = equal && without.answer == last.answer;
+        }
+        const auto median = [](std::vector<double>& values) {
+          std::sort(values.begin(), values.end());
+          return values[values.size() / 2];
+        };
+        std::printf("%-22s %8s %6d %12.1f %12.1f %7.2f %4d/%-4d %6s\n", task.kind,
+                    sampled ? "0.4" : "greedy", users, median(plain), median(drafts),
+                    median(ratios), last.usage.accepted_drafts, last.usage.drafted_tokens,
+                    equal ? "yes" : "NO");
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
 void Pages() {
   // Bookkeeping only: what the pages of 32 sequences hold that are, on average, half full.
   constexpr int kLength = 8192, kSequences = 32;
@@ -285,8 +434,9 @@ int main(int argc, char** argv) {
   app.add_option("--model", arguments.model, "A .gguf file; nothing: the default model");
   app.add_option("--dtype", arguments.dtype, "auto, f32, bf16, int8, int4")->capture_default_str();
   app.add_option("--threads", arguments.threads, "0: one per usable core");
-  app.add_option("--experiment", arguments.experiment, "batching, prefix, pages, compaction or all")
-      ->check(CLI::IsMember({"batching", "prefix", "pages", "compaction", "all"}));
+  app.add_option("--experiment", arguments.experiment,
+                 "batching, prefix, pages, compaction, speculation or all")
+      ->check(CLI::IsMember({"batching", "prefix", "pages", "compaction", "speculation", "all"}));
   CLI11_PARSE(app, argc, argv);
   const auto wanted = [&](const char* name) {
     return arguments.experiment == "all" || arguments.experiment == name;
@@ -294,6 +444,7 @@ int main(int argc, char** argv) {
   if (wanted("pages")) Pages();
   if (wanted("compaction")) Compaction(arguments);
   if (wanted("prefix")) Prefix(arguments);
+  if (wanted("speculation")) Speculation(arguments);
   if (wanted("batching")) Batching(arguments);
   return 0;
 }

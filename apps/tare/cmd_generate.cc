@@ -103,18 +103,20 @@ int Run(const Arguments& arguments) {
   const double decode_rate =
       decode_s > 0 ? static_cast<double>(usage.generated_tokens - 1) / decode_s : 0;
   if (arguments.json) {
-    const nlohmann::json document = {
-        {"model", local->name},
-        {"dtype", kernels::ToString(local->dtype)},
-        {"text", sink->text()},
-        {"finish_reason", engine::ToString(sink->finish())},
-        {"usage",
-         {{"prompt_tokens", usage.prompt_tokens}, {"completion_tokens", usage.generated_tokens}}},
-        {"timing",
-         {{"ttft_s", ToSeconds(usage.first_token)},
-          {"total_s", ToSeconds(usage.total)},
-          {"prefill_tokens_per_s", prefill_rate},
-          {"decode_tokens_per_s", decode_rate}}}};
+    const nlohmann::json document = {{"model", local->name},
+                                     {"dtype", kernels::ToString(local->dtype)},
+                                     {"text", sink->text()},
+                                     {"finish_reason", engine::ToString(sink->finish())},
+                                     {"usage",
+                                      {{"prompt_tokens", usage.prompt_tokens},
+                                       {"completion_tokens", usage.generated_tokens},
+                                       {"drafted_tokens", usage.drafted_tokens},
+                                       {"accepted_drafts", usage.accepted_drafts}}},
+                                     {"timing",
+                                      {{"ttft_s", ToSeconds(usage.first_token)},
+                                       {"total_s", ToSeconds(usage.total)},
+                                       {"prefill_tokens_per_s", prefill_rate},
+                                       {"decode_tokens_per_s", decode_rate}}}};
     std::printf("%s\n",
                 document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     return kSuccess;
@@ -126,6 +128,10 @@ int Run(const Arguments& arguments) {
                "tokens/s (%s)\n",
                usage.prompt_tokens, prefill_rate, FormatDuration(usage.first_token).c_str(),
                usage.generated_tokens, decode_rate, engine::ToString(sink->finish()));
+  if (usage.drafted_tokens > 0) {
+    std::fprintf(stderr, "%d of %d tokens guessed ahead were right\n", usage.accepted_drafts,
+                 usage.drafted_tokens);
+  }
   return kSuccess;
 }
 

@@ -1,5 +1,7 @@
 #include "apps/tare/local_model_flags.h"
 
+#include <charconv>
+
 #include "base/files.h"
 #include "base/units.h"
 
@@ -19,6 +21,20 @@ Result<engine::ContextPolicy> ParseContextPolicy(const std::string& text) {
   if (text == "ring") return engine::ContextPolicy::kRing;
   return FailParam("context_policy",
                    "context-policy '{}' is not known; it may be error, stop or ring", text);
+}
+
+Result<engine::SpeculationOptions> ParseSpeculate(const std::string& text) {
+  if (text == "auto") return engine::SpeculationOptions{.most = engine::kMostDrafts};
+  if (text == "off") return engine::SpeculationOptions{};
+  constexpr int kMost = static_cast<int>(engine::kMostDraftRows);
+  int most = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), most);
+  if (code != std::errc{} || end != text.data() + text.size() || most < 1 || most > kMost) {
+    return FailParam("speculate",
+                     "speculate '{}' is not known; it may be auto, off or a number from 1 to {}",
+                     text, kMost);
+  }
+  return engine::SpeculationOptions{.most = most, .adaptive = false};
 }
 
 }  // namespace
@@ -66,6 +82,11 @@ void LocalModelFlags::AddTo(CLI::App& command) {
                      "Folder that keeps packed weights for faster starts; off: pack at every start "
                      "(default: packed/ in the user's cache)");
   command.add_flag("--no-prefix-cache", no_prefix_cache, "Compute every prompt in full");
+  command
+      .add_option("--speculate", speculate,
+                  "Guess tokens that repeat earlier text and verify several in one step; answers "
+                  "stay the same: auto (as many as pay), off, or always up to this many")
+      ->capture_default_str();
 }
 
 Result<engine::LocalModelOptions> LocalModelFlags::ToOptions() const {
@@ -91,6 +112,7 @@ Result<engine::LocalModelOptions> LocalModelFlags::ToOptions() const {
     options.engine.kv_memory_bytes = *bytes;
   }
   TARE_TRY(options.engine.kv_type, ParseKvType(kv_dtype));
+  TARE_TRY(options.engine.speculation, ParseSpeculate(speculate));
   TARE_TRY(options.engine.context_policy, ParseContextPolicy(context_policy));
   return options;
 }

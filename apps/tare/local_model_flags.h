@@ -24,6 +24,7 @@ struct LocalModelFlags {
   std::string context_policy = "stop";
   std::string packed_cache;
   bool no_prefix_cache = false;
+  std::string speculate = "auto";
 
   // MODEL and the flags above; serve's own flags (name, port, keys) stay its own.
   void AddTo(CLI::App& command);

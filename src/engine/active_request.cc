@@ -41,8 +41,21 @@ void ActiveRequest::NoteComputing(Nanos now, int cached_tokens) {
   usage_.cached_tokens = cached_tokens;
 }
 
-bool ActiveRequest::Pick(int choice, std::span<float> logits) {
+bool ActiveRequest::PickAll(int choice, std::span<float> logits, std::span<const TokenId> drafts) {
   Choice& c = Of(choice);
+  const std::size_t vocab = logits.size() / (1 + drafts.size());
+  c.sampled.clear();
+  c.piece = {};
+  c.drafts = static_cast<int>(drafts.size());
+  for (std::size_t row = 0; row <= drafts.size(); ++row) {
+    if (!Pick(c, logits.subspan(row * vocab, vocab))) return false;
+    const SampledToken& last = c.sampled.back();
+    if (last.stop || (row < drafts.size() && last.token != drafts[row])) break;
+  }
+  return true;
+}
+
+bool ActiveRequest::Pick(Choice& c, std::span<float> logits) {
   SampleRequest sample;
   sample.options = &request_.sampling;
   sample.history = c.history ? &*c.history : nullptr;
@@ -52,29 +65,27 @@ bool ActiveRequest::Pick(int choice, std::span<float> logits) {
   sample.logprobs = request_.logprobs;
   std::optional<GeneratedToken> token = Sample(logits, sample);
   if (!token) return false;
-  c.picked = *std::move(token);
-  c.picked_end = IsEnd(c.picked.id);
-  c.piece = {};
-  if (!c.picked_end) {
-    c.piece = c.text.Push(c.picked.id, c.generated + 1 >= request_.min_new_tokens);
+  const TokenId id = token->id;
+  const bool end = IsEnd(id);
+  ++c.generated;
+  if (!end) {
+    AnswerText::Piece piece = c.text.Push(id, c.generated >= request_.min_new_tokens);
+    c.piece.text += piece.text;
+    c.piece.stopped = piece.stopped;
+    if (c.history) c.history->AddGenerated(id);
+    c.unsent.push_back(*std::move(token));
   }
+  c.sampled.push_back({id, end || c.piece.stopped});
   return true;
-}
-
-SampledToken ActiveRequest::Picked(int choice) const {
-  const Choice& c = Of(choice);
-  return {c.picked.id, c.picked_end || c.piece.stopped};
 }
 
 void ActiveRequest::Deliver(int choice, FinishReason reason, Nanos now) {
   Choice& c = Of(choice);
   if (usage_.first_token == Nanos{}) usage_.first_token = now - submitted_;
-  ++c.generated;
-  ++usage_.generated_tokens;
-  if (!c.picked_end) {
-    if (c.history) c.history->AddGenerated(c.picked.id);
-    c.unsent.push_back(std::move(c.picked));
-  }
+  const auto tokens = static_cast<int>(c.sampled.size());
+  usage_.generated_tokens += tokens;
+  usage_.drafted_tokens += c.drafts;
+  usage_.accepted_drafts += tokens - 1;
   GenerateChunk chunk;
   chunk.choice = choice;
   chunk.text = std::move(c.piece.text);

@@ -1,7 +1,7 @@
 // One accepted request while the step thread works on it: its choices, what was sampled for them,
 // and what has been told to the sink.
 //
-// Thread safety: the step thread's, except Pick, which may run for different choices at once.
+// Thread safety: the step thread's, except PickAll, which may run for different choices at once.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,12 @@ class ActiveRequest {
   // The request's first computation starts.
   void NoteComputing(Nanos now, int cached_tokens);
 
-  // Samples the next token of a choice. False when the logits are not numbers.
-  bool Pick(int choice, std::span<float> logits);
-  // What the picked token means for the scheduler.
-  SampledToken Picked(int choice) const;
-  // Hands the picked token on; `reason` when the choice ended with it, else kNone.
+  // Samples the next tokens of a choice from logits [1 + drafts, vocab]: one, and one more for each
+  // draft that was what was sampled. False when the logits are not numbers.
+  bool PickAll(int choice, std::span<float> logits, std::span<const TokenId> drafts);
+  // What the picked tokens mean for the scheduler.
+  std::span<const SampledToken> Picked(int choice) const { return Of(choice).sampled; }
+  // Hands the picked tokens on; `reason` when the choice ended with the last, else kNone.
   void Deliver(int choice, FinishReason reason, Nanos now);
 
   // Ends every open choice and tells the sink: the terminal call for a cancelled request.
@@ -57,15 +58,18 @@ class ActiveRequest {
     std::optional<TokenHistory> history;
     std::uint64_t seed = 0;
     int generated = 0;
-    GeneratedToken picked;
-    AnswerText::Piece piece;             // text of the picked token
-    bool picked_end = false;             // it is an end token
+    // Of the step: what was sampled, the text it amounts to, and the drafts there were.
+    std::vector<SampledToken> sampled;
+    AnswerText::Piece piece;
+    int drafts = 0;
     std::vector<GeneratedToken> unsent;  // tokens whose text is still incomplete
     bool ended = false;
   };
   Choice& Of(int choice) { return choices_[static_cast<std::size_t>(choice)]; }
   const Choice& Of(int choice) const { return choices_[static_cast<std::size_t>(choice)]; }
   bool IsEnd(TokenId token) const;
+  // Samples one token. False when the logits are not numbers.
+  bool Pick(Choice& c, std::span<float> logits);
 
   std::uint64_t id_;
   GenerateRequest request_;

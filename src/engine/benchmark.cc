@@ -37,6 +37,7 @@ Result<std::vector<Started>> RunAll(Engine& engine, const Prompts& prompts, int 
     request.max_new_tokens = gen_tokens;
     request.ignore_eos = true;
     request.sampling.temperature = 0.0f;
+    request.speculate = false;  // the machine is measured, not how well random text repeats
     Started s{std::make_shared<TimingSink>(clock), clock.Now()};
     TARE_RETURN_IF_ERROR(engine.Submit(std::move(request), s.sink));
     started.push_back(std::move(s));

@@ -22,10 +22,12 @@ CpuExecutor::CpuExecutor(model::LanguageModel& model, kernels::KvPages kv, const
 Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
   const Nanos begin = clock_.Now();
   for (const PageCopy& copy : plan.copies) kv_.Copy(copy.from, copy.to);
-  for (const PageId page : plan.discarded) kv_.Discard(page);
-
   StepResult result;
-  result.upkeep = clock_.Now() - begin;
+  const Nanos copied = plan.discarded.empty() ? Nanos{} : clock_.Now();
+  for (const PageId page : plan.discarded) kv_.Discard(page);
+  const Nanos ready = clock_.Now();
+  result.returning = plan.discarded.empty() ? Nanos{} : ready - copied;
+  result.copying = ready - begin - result.returning;
   sequences_.clear();
   logit_rows_.clear();
   for (const PlannedSlice& slice : plan.slices) {
@@ -36,7 +38,10 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
     rows.rotation = static_cast<int>(slice.rotation);
     rows.pages = std::span(plan.page_table).subspan(slice.first_page, slice.num_pages);
     sequences_.push_back(rows);
-    if (slice.wants_logits) logit_rows_.push_back(rows.first_row + rows.num_rows - 1);
+    const int past = rows.first_row + rows.num_rows;
+    for (int row = past - static_cast<int>(slice.logit_rows()); row < past; ++row) {
+      logit_rows_.push_back(row);
+    }
   }
   result.vocab = static_cast<std::uint32_t>(model_.config().vocab);
   const std::size_t size = logit_rows_.size() * result.vocab;
@@ -79,12 +84,17 @@ CpuExecutor::WarmUpTimes CpuExecutor::WarmUp(std::uint32_t pages, int rows) {
   times.warm_kernels = clock_.Now() - computing;
 
   if (pages >= 2) {
-    // The slower of a few copies: the figure limits how long compaction may hold up a step.
+    // The slower of a few: the figures limit how long compaction may hold up a step.
+    const PageId last{pages - 1};
     for (std::uint32_t i = 0; i < 4; ++i) {
       const Nanos start = clock_.Now();
-      kv_.Copy(PageId{i % pages}, PageId{(i + 1) % pages});
-      times.copy_page = std::max(times.copy_page, clock_.Now() - start);
+      kv_.Copy(PageId{0}, last);
+      const Nanos copied = clock_.Now();
+      kv_.Discard(last);
+      times.copy_page = std::max(times.copy_page, copied - start);
+      times.return_page = std::max(times.return_page, clock_.Now() - copied);
     }
+    kv_.Copy(PageId{0}, last);
   }
   return times;
 }

@@ -27,7 +27,8 @@ class CpuExecutor final : public Executor {
   struct WarmUpTimes {
     Nanos touch_pages{};
     Nanos warm_kernels{};
-    Nanos copy_page{};  // one page copied, memory already touched
+    Nanos copy_page{};    // one page copied to memory not touched yet
+    Nanos return_page{};  // one page given back to the operating system
   };
   // Before any step: touches the first `pages` pages and computes `rows` rows of nonsense, so that
   // no request pays for page faults and first-time set-up.

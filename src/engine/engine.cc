@@ -19,6 +19,7 @@
 #include "engine/page_key.h"
 #include "engine/request_check.h"
 #include "engine/scheduler.h"
+#include "engine/upkeep_pace.h"
 
 namespace tare::engine {
 namespace {
@@ -27,9 +28,6 @@ namespace {
 constexpr std::size_t kSlabBytes = std::size_t{8} << 20;
 // Tokens the engine keeps room for per sequence when not told how much KV memory to use.
 constexpr std::uint64_t kDefaultTokensPerSequence = 2048;
-// Compaction may hold a step up by this much.
-constexpr Nanos kCompactionSlice = std::chrono::milliseconds(1);
-
 struct Submission {
   std::uint64_t id = 0;
   GenerateRequest request;
@@ -98,7 +96,8 @@ class Engine::Impl {
   struct Sampling {
     std::uint64_t sequence = 0;
     Route route;
-    std::size_t row = 0;
+    std::size_t row = 0;  // of the step's logits
+    std::span<const TokenId> drafts;
     bool ok = true;
   };
 
@@ -147,6 +146,7 @@ class Engine::Impl {
   std::unordered_map<std::uint64_t, Route> routes_;  // by sequence id
   std::uint64_t next_sequence_ = 1;
   std::vector<Sampling> sampling_;
+  UpkeepPace upkeep_;
   EngineStats counts_;  // what the step thread counts itself
   int closed_ = 0;      // requests ended since the figures were last published
   std::thread thread_;
@@ -191,6 +191,7 @@ Status Engine::Impl::Start() {
   scheduling.max_model_len = limits_.max_model_len;
   scheduling.prefix_cache = options_.prefix_cache;
   scheduling.ring = options_.context_policy == ContextPolicy::kRing;
+  scheduling.speculation = options_.speculation;
   scheduling.batch_window_requests = options_.batch_window_requests;
   scheduling.batch_window = options_.batch_window;
   scheduling.batch_tier_ageing = options_.batch_tier_ageing;
@@ -199,10 +200,8 @@ Status Engine::Impl::Start() {
 
   const CpuExecutor::WarmUpTimes warm =
       executor_->WarmUp(touched, std::min(options_.max_num_batched_tokens, 64));
-  if (warm.copy_page > Nanos{}) {
-    scheduler_->SetCompactionPages(
-        static_cast<std::uint32_t>(std::min<std::int64_t>(kCompactionSlice / warm.copy_page, 256)));
-  }
+  upkeep_ = UpkeepPace(warm.copy_page, warm.return_page);
+  scheduler_->SetUpkeepLimits(upkeep_.Limits());
   options_.startup.touch_pages = warm.touch_pages;
   options_.startup.warm_kernels = warm.warm_kernels;
   options_.startup.total += warm.touch_pages + warm.warm_kernels;
@@ -325,6 +324,7 @@ void Engine::Impl::Accept(Submission submission) {
   spec.root = submission.root;
   spec.keys = submission.keys;
   spec.use_prefix_cache = request.use_prefix_cache;
+  spec.speculate = request.speculate;
 
   auto active = std::make_unique<ActiveRequest>(id, std::move(request), std::move(submission.sink),
                                                 text_.get(), submission.seed, submission.submitted);
@@ -416,6 +416,9 @@ bool Engine::Impl::Step() {
     Publish(nullptr);
     return true;
   }
+  upkeep_.Note(plan, *result);
+  scheduler_->SetUpkeepLimits(upkeep_.Limits());
+  scheduler_->NoteStepTime(plan, result->elapsed - result->copying - result->returning);
   SampleAndDeliver(plan, *result);
   Publish(&*result);
   return true;
@@ -431,25 +434,30 @@ void Engine::Impl::FailSequences(const StepPlan& plan, const Error& error) {
     ++counts_.requests_failed;
     Close(request);
   }
-  std::vector<SampledToken> none;
-  for (const PlannedSlice& slice : plan.slices) {
-    if (slice.wants_logits) none.push_back({});
-  }
-  scheduler_->Commit(plan, none);
+  std::size_t rows = 0;
+  for (const PlannedSlice& slice : plan.slices) rows += slice.logit_rows();
+  scheduler_->Commit(plan, std::vector<SampledToken>(rows));
 }
 
 void Engine::Impl::SampleAndDeliver(const StepPlan& plan, const StepResult& result) {
   sampling_.clear();
+  std::size_t rows = 0;
   for (const PlannedSlice& slice : plan.slices) {
     if (!slice.wants_logits) continue;
     const std::uint64_t sequence = ToInt(slice.sequence);
-    sampling_.push_back({sequence, routes_.at(sequence), sampling_.size(), true});
+    const auto drafts =
+        std::span(plan.tokens)
+            .subspan(slice.first_token + slice.num_tokens - slice.num_drafts, slice.num_drafts);
+    sampling_.push_back({sequence, routes_.at(sequence), rows, drafts, true});
+    rows += slice.logit_rows();
   }
   const std::size_t vocab = result.vocab;
   const auto sample = [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       Sampling& s = sampling_[i];
-      s.ok = s.route.request->Pick(s.route.choice, result.logits.subspan(s.row * vocab, vocab));
+      s.ok = s.route.request->PickAll(
+          s.route.choice, result.logits.subspan(s.row * vocab, (1 + s.drafts.size()) * vocab),
+          s.drafts);
     }
   };
   if (options_.pool != nullptr) {
@@ -458,10 +466,14 @@ void Engine::Impl::SampleAndDeliver(const StepPlan& plan, const StepResult& resu
     sample(0, sampling_.size());
   }
 
-  std::vector<SampledToken> sampled;
-  sampled.reserve(sampling_.size());
+  std::vector<SampledToken> sampled(rows);
   for (const Sampling& s : sampling_) {
-    sampled.push_back(s.ok ? s.route.request->Picked(s.route.choice) : SampledToken{{}, true});
+    if (s.ok) {
+      const auto picked = s.route.request->Picked(s.route.choice);
+      std::copy(picked.begin(), picked.end(), sampled.begin() + static_cast<std::ptrdiff_t>(s.row));
+    } else {
+      sampled[s.row] = {{}, true};
+    }
   }
   std::unordered_map<std::uint64_t, FinishReason> ended;
   for (const EndedSequence& end : scheduler_->Commit(plan, sampled)) {
@@ -482,8 +494,8 @@ void Engine::Impl::SampleAndDeliver(const StepPlan& plan, const StepResult& resu
       continue;
     }
     const auto it = ended.find(s.sequence);
+    counts_.generated_tokens += request.Picked(s.route.choice).size();
     request.Deliver(s.route.choice, it == ended.end() ? FinishReason::kNone : it->second, now);
-    ++counts_.generated_tokens;
     if (request.ended()) {
       request.FinishDone(now);
       ++counts_.requests_finished;
@@ -513,11 +525,14 @@ void Engine::Impl::Publish(const StepResult* result) {
   s.pages_moved = scheduling.pages_moved;
   s.pages_returned = scheduling.pages_returned;
   s.pages_recycled = scheduling.pages_recycled;
+  s.draft_turns = scheduling.draft_turns;
+  s.drafted_tokens = scheduling.drafted_tokens;
+  s.accepted_drafts = scheduling.accepted_drafts;
   if (result != nullptr) {
     const double seconds = ToSeconds(result->elapsed);
     ++s.steps;
     s.step_seconds += seconds;
-    const double upkeep = ToSeconds(result->upkeep);
+    const double upkeep = ToSeconds(result->copying + result->returning);
     s.upkeep_seconds += upkeep;
     s.longest_upkeep_seconds = std::max(s.longest_upkeep_seconds, upkeep);
     const auto bucket =

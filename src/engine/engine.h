@@ -17,6 +17,7 @@
 #include "base/thread_pool.h"
 #include "base/types.h"
 #include "engine/generate.h"
+#include "engine/speculation.h"
 #include "engine/stats.h"
 #include "model/language_model.h"
 
@@ -34,6 +35,7 @@ struct EngineOptions {
   kernels::KvType kv_type = kernels::KvType::kBf16;
   std::size_t kv_memory_bytes = 0;  // 0: enough for max_num_seqs sequences of 2048 tokens
   bool prefix_cache = true;
+  SpeculationOptions speculation{.most = kMostDrafts};
   ContextPolicy context_policy = ContextPolicy::kStop;
   // A batch starts on an idle engine when this many requests wait or the oldest has waited so long.
   int batch_window_requests = 32;

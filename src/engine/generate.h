@@ -52,6 +52,7 @@ struct GenerateRequest {
   std::optional<Nanos> deadline;  // on the engine's clock; past it the request fails
   std::string cache_salt;         // requests share cached prefixes only under the same salt
   bool use_prefix_cache = true;
+  bool speculate = true;  // let the engine guess tokens ahead; the answer is the same either way
 };
 
 enum class FinishReason { kNone, kStop, kLength, kCancelled };
@@ -77,9 +78,11 @@ struct GenerateUsage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // of prompt_tokens: taken from the prefix cache
   int generated_tokens = 0;
-  Nanos queued{};       // from Submit to the first step that computed for it
-  Nanos first_token{};  // from Submit to the first sampled token
-  Nanos total{};        // from Submit to the end
+  int drafted_tokens = 0;   // guesses verified
+  int accepted_drafts = 0;  // of them right, and so part of generated_tokens
+  Nanos queued{};           // from Submit to the first step that computed for it
+  Nanos first_token{};      // from Submit to the first sampled token
+  Nanos total{};            // from Submit to the end
 };
 
 // Receives one answer. Calls come one at a time from the engine's step thread and must not block

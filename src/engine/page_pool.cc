@@ -49,6 +49,7 @@ std::uint32_t PagePool::TakeFrom(std::uint32_t slab) {
   s.free_mask &= s.free_mask - 1;
   --s.free;
   --free_;
+  s.returned = 0;
   if (!s.resident) {
     s.resident = true;
     resident_ += s.size;
@@ -176,17 +177,20 @@ std::vector<PageCopy> PagePool::Compact(std::uint32_t limit) {
   return moves;
 }
 
-std::vector<PageId> PagePool::ReturnSlabs() {
+std::vector<PageId> PagePool::ReturnSlabs(std::uint32_t limit) {
   std::vector<PageId> pages;
-  while (empty_.size() > options_.reserve_slabs) {
+  while (pages.size() < limit && empty_.size() > options_.reserve_slabs) {
     const std::uint32_t slab = *empty_.rbegin();
-    Unlist(slab);
-    slabs_[slab].resident = false;
-    resident_ -= slabs_[slab].size;
-    List(slab);
-    for (std::uint32_t i = 0; i < slabs_[slab].size; ++i) {
-      pages.push_back(PageId{slab * options_.pages_per_slab + i});
+    Slab& s = slabs_[slab];
+    while (pages.size() < limit && s.returned < s.size) {
+      pages.push_back(PageId{slab * options_.pages_per_slab + s.returned++});
     }
+    if (s.returned < s.size) break;
+    Unlist(slab);
+    s.returned = 0;
+    s.resident = false;
+    resident_ -= s.size;
+    List(slab);
   }
   return pages;
 }
@@ -204,6 +208,7 @@ void PagePool::CheckInvariants() const {
     const Slab& slab = slabs_[i];
     TARE_CHECK(static_cast<std::uint32_t>(std::popcount(slab.free_mask)) == slab.free);
     TARE_CHECK(slab.resident || slab.free == slab.size);
+    TARE_CHECK(slab.returned == 0 || (slab.resident && slab.free == slab.size));
     TARE_CHECK(partial_.count({slab.free, i}) == (slab.free > 0 && slab.free < slab.size));
     TARE_CHECK(empty_.count(i) == (slab.free == slab.size && slab.resident));
     TARE_CHECK(absent_.count(i) == (slab.free == slab.size && !slab.resident));

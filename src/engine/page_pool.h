@@ -55,8 +55,10 @@ class PagePool {
   // Moves up to `limit` pages out of the emptiest slabs; the caller copies their numbers and
   // changes every table that names them. Empty when no slab can be emptied.
   std::vector<PageCopy> Compact(std::uint32_t limit);
-  // Wholly free slabs beyond the reserve leave the pool's resident memory; all their pages.
-  std::vector<PageId> ReturnSlabs();
+  // Wholly free slabs beyond the reserve leave the pool's resident memory: up to `limit` of their
+  // pages, for the caller to give back. The rest of a slab comes with the next calls, unless it is
+  // wanted again before.
+  std::vector<PageId> ReturnSlabs(std::uint32_t limit);
 
   std::uint32_t pages() const { return static_cast<std::uint32_t>(pages_.size()); }
   std::uint32_t used() const { return pages() - free_ - cached_; }
@@ -85,6 +87,7 @@ class PagePool {
     std::uint64_t free_mask = 0;
     std::uint32_t size = 0;
     std::uint32_t free = 0;
+    std::uint32_t returned = 0;  // of its pages, the first ones, while the slab is on its way out
     bool resident = false;
   };
 

@@ -145,10 +145,10 @@ void Scheduler::Expire(Nanos now) {
 }
 
 void Scheduler::Compact(StepPlan& plan) {
-  if (options_.compaction_pages == 0 || pool_.StrandedShare() <= options_.compaction_threshold) {
+  if (options_.upkeep.moves == 0 || pool_.StrandedShare() <= options_.compaction_threshold) {
     return;
   }
-  plan.copies = pool_.Compact(options_.compaction_pages);
+  plan.copies = pool_.Compact(options_.upkeep.moves);
   if (plan.copies.empty()) return;
   std::unordered_map<std::uint32_t, PageId> moved;
   for (const PageCopy& move : plan.copies) {
@@ -177,14 +177,19 @@ StepPlan Scheduler::Plan(Nanos now) {
   if (decoding && options_.prefill_chunk > 0) {
     budget_ = std::min(budget_, static_cast<std::uint32_t>(options_.prefill_chunk));
   }
+  // What moving pages leaves of the time for upkeep, giving them back may use.
+  const double left = plan.copies.empty()
+                          ? 1.0
+                          : 1.0 - static_cast<double>(plan.copies.size()) / options_.upkeep.moves;
   const std::uint32_t before_prompts = budget_;
   PlanRunning(false);
   const std::size_t waiting = waiting_.size();
   if (!preempted_ && !WindowOpen(now)) Admit();
   nothing_fits_ = !preempted_ && budget_ == before_prompts && budget_ > 0 &&
                   waiting_.size() == waiting && plan.copies.empty();
+  if (options_.speculation.on()) Speculate();
   Materialise(plan);
-  plan.discarded = pool_.ReturnSlabs();
+  plan.discarded = pool_.ReturnSlabs(static_cast<std::uint32_t>(left * options_.upkeep.returns));
   stats_.pages_returned += plan.discarded.size();
   return plan;
 }
@@ -290,6 +295,7 @@ void Scheduler::Recycle(Sequence& s) {
   s.computed -= count * kPage;
   s.recycled += count * kPage;
   s.stale = pinned;
+  s.index.Clear();  // indices of tokens have changed
   // From here on the sequence's pages depend on tokens that are gone; no prompt can match them.
   s.keys.clear();
   s.published = 0;
@@ -319,6 +325,7 @@ void Scheduler::Preempt(Sequence& s) {
   s.refreshed = 0;
   s.stale = 0;
   s.copy.reset();
+  s.match = {};
   ReleasePages(s);
   s.computed = 0;
   s.published = 0;
@@ -474,6 +481,7 @@ void Scheduler::Materialise(StepPlan& plan) {
     if (s.planned > 0) {
       AddSlice(s, s.computed, s.planned, plan);
       plan.slices.back().wants_logits = s.planned == s.left();
+      if (!s.drafts.empty()) AddDrafts(s, plan);
     }
   }
   for (const PageId page : release_after_plan_) pool_.Release(page);
@@ -485,39 +493,58 @@ std::vector<EndedSequence> Scheduler::Commit(const StepPlan& plan,
   std::vector<EndedSequence> ended;
   std::size_t next = 0;
   for (const PlannedSlice& slice : plan.slices) {
-    const SampledToken* result = slice.wants_logits ? &sampled[next++] : nullptr;
+    const auto results = sampled.subspan(next, slice.logit_rows());
+    next += results.size();
     Sequence* found = FindSequence(slice.sequence);
     if (found == nullptr) continue;  // cancelled while the step ran
     Sequence& s = *found;
     s.stale -= s.refreshed / kPage;
-    stats_.computed_tokens += s.refreshed + s.planned;
+    stats_.computed_tokens += s.refreshed + s.planned + s.drafts.size();
     s.refreshed = 0;
     s.computed += s.planned;
     s.planned = 0;
     PublishFullPages(s);
-    if (result == nullptr) continue;
+    if (results.empty()) continue;
     if (!s.forks.empty()) Fork(s);
-    std::optional<FinishReason> reason;
-    if (result->stop) {
-      reason = FinishReason::kStop;
-    } else {
-      s.tokens.push_back(result->token);
-      ++s.generated;
-      if (s.spec.use_prefix_cache) ExtendKeys(s.spec.root, s.tokens, s.keys);
-      bool full = s.tokens.size() >= static_cast<std::size_t>(options_.max_model_len);
-      if (full && options_.ring) {
-        Recycle(s);
-        full = false;
-      }
-      if (s.generated >= s.spec.max_new_tokens || full) reason = FinishReason::kLength;
-    }
-    if (reason) {
+    if (const auto reason = TakeSampled(s, results)) {
       ended.push_back({s.spec.id, *reason});
       Remove(s);
     }
   }
   TARE_CHECK(next == sampled.size());
   return ended;
+}
+
+std::optional<FinishReason> Scheduler::TakeSampled(Sequence& s,
+                                                   std::span<const SampledToken> sampled) {
+  const std::vector<TokenId> drafts = std::exchange(s.drafts, {});
+  if (!drafts.empty()) {
+    ++stats_.draft_turns;
+    stats_.drafted_tokens += drafts.size();
+  }
+  for (std::uint32_t i = 0; i < sampled.size(); ++i) {
+    if (i > 0) {
+      // The draft before this row was right: it is a token like any other, and computed.
+      ++s.computed;
+      ++stats_.accepted_drafts;
+      PublishFullPages(s);
+    }
+    if (sampled[i].stop) return FinishReason::kStop;
+    const TokenId token = sampled[i].token;
+    NoteGuess(s, i, token);
+    s.tokens.push_back(token);
+    ++s.generated;
+    if (s.spec.use_prefix_cache) ExtendKeys(s.spec.root, s.tokens, s.keys);
+    bool full = s.tokens.size() >= static_cast<std::size_t>(options_.max_model_len);
+    if (full && options_.ring) {
+      Recycle(s);
+      full = false;
+    }
+    if (s.generated >= s.spec.max_new_tokens || full) return FinishReason::kLength;
+    if (i < drafts.size() && drafts[i] != token) break;
+  }
+  if (!drafts.empty()) TruncatePages(s);
+  return std::nullopt;
 }
 
 void Scheduler::PublishFullPages(Sequence& s) {

@@ -23,6 +23,10 @@
 // urgent one can always take all pages, and Submit refuses what would not fit alone, so everything
 // admitted ends.
 //
+// Drafts. What is left of the budget when everybody has had their share may go to guesses of what
+// follows the tokens of decoding sequences (speculation.h). They only take pages nobody is about to
+// need; pages of guesses that were wrong are given back at once.
+//
 // Ring contexts. When a sequence fills its window, the oldest eighth of it after the pinned pages
 // is forgotten: those pages leave its table, so attention no longer sees them, and the rest moves
 // up. A key is rotated by the position its token had, and rotation only tells distances, so the
@@ -52,9 +56,16 @@
 #include "engine/generate.h"
 #include "engine/page_key.h"
 #include "engine/page_pool.h"
+#include "engine/speculation.h"
 #include "engine/step.h"
 
 namespace tare::engine {
+
+// Pages a step may move and give back, so that it is not held up for long.
+struct UpkeepLimits {
+  std::uint32_t moves = 0;  // 0: never
+  std::uint32_t returns = ~std::uint32_t{0};
+};
 
 struct SchedulerOptions {
   PoolOptions pool;
@@ -68,7 +79,8 @@ struct SchedulerOptions {
   Nanos batch_window{};  // 0: an idle engine starts at once
   Nanos batch_tier_ageing = std::chrono::seconds(10);
   double compaction_threshold = 0.35;  // share of stranded pages above which pages are moved
-  std::uint32_t compaction_pages = 0;  // moved per step at most; 0: never
+  UpkeepLimits upkeep;
+  SpeculationOptions speculation;
 };
 
 struct SequenceSpec {
@@ -81,12 +93,13 @@ struct SequenceSpec {
   PageKey root;               // RootKey of the salt
   std::vector<PageKey> keys;  // of the prompt's full pages (ExtendKeys); completed when short
   bool use_prefix_cache = true;
+  bool speculate = true;
   // A sequence with the same prompt, submitted before, whose pages this one takes over when they
   // are computed (n > 1).
   std::optional<SequenceId> leader;
 };
 
-// What came out for a slice that wanted logits.
+// What came out for a row that wanted logits.
 struct SampledToken {
   TokenId token{};
   bool stop = false;  // the sequence ends here; the token is not part of it
@@ -112,6 +125,9 @@ struct SchedulerStats {
   std::uint64_t pages_moved = 0;
   std::uint64_t pages_returned = 0;
   std::uint64_t pages_recycled = 0;
+  std::uint64_t draft_turns = 0;      // turns of a sequence that had drafts
+  std::uint64_t drafted_tokens = 0;   // drafts verified
+  std::uint64_t accepted_drafts = 0;  // of them right: turns saved
 };
 
 class Scheduler {
@@ -127,7 +143,8 @@ class Scheduler {
   // The next step; empty when there is nothing to do before WakeAt(). Every plan, also an empty
   // one, is followed by its Commit before the next Plan.
   StepPlan Plan(Nanos now);
-  // `sampled` has one entry per slice that wants logits, in order of slices.
+  // `sampled` has one entry per row of logits, in order of slices. Of a slice with drafts the
+  // entries count up to the first that is not its draft, or ends the sequence.
   std::vector<EndedSequence> Commit(const StepPlan& plan, std::span<const SampledToken> sampled);
 
   // Simulation runs through long stretches in which the running sequences only decode. DecodesAhead
@@ -138,6 +155,9 @@ class Scheduler {
   // against the other). `steps` is at most DecodesAhead(). Not between Plan and Commit.
   std::uint32_t DecodesAhead() const;
   void AdvanceDecodes(std::uint32_t steps, TokenId token);
+
+  // How long the step of a plan took to compute; what drafts pay for is judged by it.
+  void NoteStepTime(const StepPlan& plan, Nanos elapsed);
 
   // Sequences dropped by Plan since the last call because their deadline had passed.
   std::vector<SequenceId> TakeExpired() { return std::exchange(expired_, {}); }
@@ -151,8 +171,8 @@ class Scheduler {
   // Tokens of a sequence's prompt found in the prefix cache when it was first admitted.
   int CachedTokens(SequenceId id) const;
   SchedulerStats Stats() const;
-  // How many pages a step may move; the engine sets it from the measured speed of copying.
-  void SetCompactionPages(std::uint32_t pages) { options_.compaction_pages = pages; }
+  // The engine sets them from measured times (upkeep_pace.h).
+  void SetUpkeepLimits(const UpkeepLimits& limits) { options_.upkeep = limits; }
 
   // For tests: stops the process when an invariant is broken.
   void CheckInvariants() const;
@@ -177,6 +197,10 @@ class Scheduler {
     bool expects_fork = false;      // waits for its leader's prompt
     std::vector<SequenceId> forks;  // sequences that wait for this one's prompt
     std::optional<PageCopy> copy;   // copy-on-write of the plan
+    NgramIndex index;               // of `tokens`, when it may have drafts
+    Acceptance acceptance;
+    Match match;                  // what its next token was looked up from
+    std::vector<TokenId> drafts;  // of the plan
     std::uint32_t left() const { return static_cast<std::uint32_t>(tokens.size()) - computed; }
   };
   using Order = std::pair<Nanos, SequenceId>;
@@ -187,6 +211,16 @@ class Scheduler {
   Sequence* FindSequence(SequenceId id);
   void Expire(Nanos now);
   void Compact(StepPlan& plan);
+  // scheduler_speculate.cc: gives drafts to decoding sequences of the plan.
+  void Speculate();
+  // How many drafts a sequence has a use for.
+  std::uint32_t UsefulDrafts(const Sequence& s) const;
+  // Pages for `count` drafts after the planned token, as many as can be had; how many drafts fit.
+  std::uint32_t EnsureDraftPages(Sequence& s, std::uint32_t count);
+  // What the `index`-th token sampled in this step says about the look-up.
+  void NoteGuess(Sequence& s, std::uint32_t index, TokenId token) const;
+  // Gives back pages of drafts that were wrong.
+  void TruncatePages(Sequence& s);
   bool WindowOpen(Nanos now) const;  // an idle engine still gathers requests
   void PlanRunning(bool decoding);
   void Admit();
@@ -225,6 +259,9 @@ class Scheduler {
   void ForgetPending(Sequence& s);
   void Remove(Sequence& s);
   static void AddSlice(const Sequence& s, std::uint32_t start, std::uint32_t count, StepPlan& plan);
+  static void AddDrafts(const Sequence& s, StepPlan& plan);
+  // Takes in what was sampled for a sequence. The reason when it ended.
+  std::optional<FinishReason> TakeSampled(Sequence& s, std::span<const SampledToken> sampled);
   void Materialise(StepPlan& plan);
   // Pages running sequences will need for the tokens they have.
   std::uint32_t PromisedPages() const;
@@ -243,6 +280,7 @@ class Scheduler {
   // The last plan only decoded and found no room for those waiting. Decoding never makes room, so
   // until something ends, comes or goes, no plan will.
   bool nothing_fits_ = false;
+  StepCosts costs_;
   SchedulerStats stats_;
 };
 

@@ -23,8 +23,10 @@ std::uint32_t Scheduler::PagesTaken(const Sequence& s, std::uint32_t steps) {
 }
 
 std::uint32_t Scheduler::DecodesAhead() const {
-  // Rings recycle, compaction moves and deadlines expire between steps; those go one by one.
-  if (running_.empty() || options_.ring || options_.compaction_pages > 0 || !deadlines_.empty()) {
+  // Rings recycle, compaction moves and deadlines expire between steps, and what drafts come to
+  // depends on the tokens; those go one by one.
+  if (running_.empty() || options_.ring || options_.upkeep.moves > 0 || !deadlines_.empty() ||
+      options_.speculation.on()) {
     return 0;
   }
   if (!waiting_.empty() && !nothing_fits_) return 0;
@@ -81,8 +83,8 @@ void Scheduler::AdvanceDecodes(std::uint32_t steps, TokenId token) {
       TARE_CHECK(page.has_value());
       s->pages.push_back(*page);
     }
-    // Memory given up by what ended before; from the second step on there is none.
-    if (step == 0) stats_.pages_returned += pool_.ReturnSlabs().size();
+    // Memory given up by what ended before, the same pages as Plan would give back.
+    stats_.pages_returned += pool_.ReturnSlabs(options_.upkeep.returns).size();
     for (const auto& [s, before] : buckets[(2 * kPage - 1 - step % kPage) % kPage]) {
       AppendDecoded(*s, before + step + 1 - s->computed, token);
       PublishFullPages(*s);

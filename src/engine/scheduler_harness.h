@@ -22,7 +22,7 @@ inline SchedulerOptions SmallOptions() {
   options.max_num_seqs = 4;
   options.max_num_batched_tokens = 40;
   options.max_model_len = 96;
-  options.compaction_pages = 3;
+  options.upkeep = {.moves = 3, .returns = 5};
   return options;
 }
 
@@ -90,8 +90,9 @@ class TracingExecutor {
     }
   }
 
-  // The hash of everything a sequence has computed: what its logits depend on.
-  std::uint64_t Last(SequenceId id) const { return known_.at(id).back(); }
+  // The hash of everything a sequence has computed up to its `index`-th token in pages: what the
+  // logits of that row depend on.
+  std::uint64_t At(SequenceId id, std::uint32_t index) const { return known_.at(id).at(index); }
 
   static std::uint64_t Chain(std::uint64_t before, TokenId token) {
     const std::uint64_t input[2] = {before, static_cast<std::uint64_t>(ToInt(token)) + 1};
@@ -137,14 +138,25 @@ struct Harness {
     RC_ASSERT(plan.slices.size() <=
               static_cast<std::size_t>(options.max_num_seqs) * (options.ring ? 2 : 1));
     executor.Run(plan);
+    // A step of a few rows takes hardly longer than one of one row, as on a real machine.
+    scheduler.NoteStepTime(plan, std::chrono::microseconds(1000 + 40 * plan.tokens.size()));
     std::vector<SampledToken> sampled;
     for (const PlannedSlice& slice : plan.slices) {
-      if (!slice.wants_logits) continue;
-      const std::uint64_t hash = executor.Last(slice.sequence);
-      const SampledToken token{TokenId{static_cast<std::int32_t>(hash % 3)},
-                               stop_one_in > 0 && hash % stop_one_in == 0};
-      if (!token.stop) answers[slice.sequence].push_back(token.token);
-      sampled.push_back(token);
+      const std::uint32_t rows = slice.logit_rows();
+      const auto drafts =
+          std::span(plan.tokens)
+              .subspan(slice.first_token + slice.num_tokens - slice.num_drafts, slice.num_drafts);
+      bool counts = true;  // all drafts before this row were right
+      for (std::uint32_t row = 0; row < rows; ++row) {
+        const std::uint64_t hash =
+            executor.At(slice.sequence, slice.start + slice.num_tokens - rows + row);
+        const SampledToken token{TokenId{static_cast<std::int32_t>(hash % 3)},
+                                 stop_one_in > 0 && hash % stop_one_in == 0};
+        sampled.push_back(token);
+        if (!counts) continue;
+        if (!token.stop) answers[slice.sequence].push_back(token.token);
+        counts = !token.stop && row < drafts.size() && token.token == drafts[row];
+      }
     }
     if (cancel_in_flight && !open.empty()) {
       const SequenceId id = open[static_cast<std::size_t>(now.count()) % open.size()];

@@ -117,13 +117,15 @@ SchedulerOptions VariedOptions(std::size_t seed) {
   options.batch_window = std::chrono::milliseconds(seed % 2 * 5);
   options.prefix_cache = seed % 4 != 3;
   options.batch_tier_ageing = std::chrono::milliseconds(20);
+  options.speculation = {.most = static_cast<int>(seed % 4) * 3, .adaptive = seed % 8 < 4};
   return options;
 }
 
 // Every admitted sequence ends with exactly the tokens it would have had alone: none is lost,
 // none starves, and no page was read that held another's numbers.
 TEST(SchedulerPropertyTest, RandomHistoriesEndWell) {
-  EXPECT_TRUE(CheckHistories(3000, [](const std::vector<Action>& history) {
+  std::uint64_t drafted = 0, accepted = 0;
+  EXPECT_TRUE(CheckHistories(3000, [&](const std::vector<Action>& history) {
     const auto seed = static_cast<std::size_t>(*rc::gen::inRange(0, 420));
     Harness h(VariedOptions(seed));
     h.stop_one_in = seed % 3 == 0 ? 11 : 0;
@@ -146,7 +148,12 @@ TEST(SchedulerPropertyTest, RandomHistoriesEndWell) {
         RC_ASSERT(answer.size() == std::min(static_cast<std::size_t>(h.limits[id]), most));
       }
     }
+    drafted += h.scheduler.Stats().drafted_tokens;
+    accepted += h.scheduler.Stats().accepted_drafts;
   }));
+  // One guess in three is right in this world of three tokens.
+  EXPECT_GT(accepted, 10'000u / kShare);
+  EXPECT_GT(drafted, 2 * accepted);
 }
 
 TEST(SchedulerPropertyTest, RandomHistoriesOfRingsEndWell) {
@@ -169,7 +176,8 @@ bool Same(const StepPlan& a, const StepPlan& b) {
   const auto same_slice = [](const PlannedSlice& x, const PlannedSlice& y) {
     return x.sequence == y.sequence && x.first_token == y.first_token &&
            x.num_tokens == y.num_tokens && x.start == y.start && x.first_page == y.first_page &&
-           x.num_pages == y.num_pages && x.wants_logits == y.wants_logits;
+           x.num_pages == y.num_pages && x.wants_logits == y.wants_logits &&
+           x.num_drafts == y.num_drafts;
   };
   const auto same_copy = [](const PageCopy& x, const PageCopy& y) {
     return x.from == y.from && x.to == y.to;
@@ -198,7 +206,9 @@ TEST(SchedulerPropertyTest, AdvancingManyStepsEqualsTakingThem) {
   EXPECT_TRUE(CheckHistories(3000, [&](const std::vector<Action>& history) {
     const auto seed = static_cast<std::size_t>(*rc::gen::inRange(0, 420));
     SchedulerOptions options = VariedOptions(seed);
-    options.compaction_pages = 0;
+    options.upkeep.moves = 0;
+    options.upkeep.returns = seed % 3 == 0 ? 3 : 1000;
+    options.speculation = {};
     options.batch_window = Nanos{};
     options.pool.pages = 8 + static_cast<std::uint32_t>(seed % 5) * 6;
     Scheduler slow = *Scheduler::Create(options), fast = *Scheduler::Create(options);

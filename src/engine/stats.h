@@ -46,10 +46,13 @@ struct EngineStats {
   std::uint64_t computed_tokens = 0;   // rows computed: prefill, decode, recomputation
   std::uint64_t generated_tokens = 0;  // sampled and kept
   std::uint64_t preemptions = 0;
-  std::uint64_t pages_copied = 0;    // copy-on-write
-  std::uint64_t pages_moved = 0;     // compaction
-  std::uint64_t pages_returned = 0;  // memory given back to the operating system
-  std::uint64_t pages_recycled = 0;  // ring contexts
+  std::uint64_t pages_copied = 0;     // copy-on-write
+  std::uint64_t pages_moved = 0;      // compaction
+  std::uint64_t pages_returned = 0;   // memory given back to the operating system
+  std::uint64_t pages_recycled = 0;   // ring contexts
+  std::uint64_t draft_turns = 0;      // turns of a sequence that had drafts
+  std::uint64_t drafted_tokens = 0;   // drafts verified
+  std::uint64_t accepted_drafts = 0;  // of them right: turns of a sequence saved
   std::uint64_t steps = 0;
   double step_seconds = 0.0;    // sum over all steps
   double upkeep_seconds = 0.0;  // of it: pages copied, moved and given back

@@ -21,6 +21,11 @@ struct PlannedSlice {
   std::uint32_t num_pages = 0;    // enough for start + num_tokens
   std::uint32_t rotation = 0;     // position of a token less its index in the pages (ring contexts)
   bool wants_logits = false;      // the last of its tokens is followed by sampling
+  // Of its tokens the last ones that are guesses (speculation.h). They want logits too, each, as
+  // does the token before them; only what is sampled shows which of them count.
+  std::uint32_t num_drafts = 0;
+
+  std::uint32_t logit_rows() const { return wants_logits ? 1 + num_drafts : 0; }
 };
 
 struct PageCopy {
@@ -40,10 +45,12 @@ struct StepPlan {
 
 struct StepResult {
   Nanos elapsed{};          // real for the CPU, predicted for the simulator
-  std::span<float> logits;  // [slices that want logits, vocab]; the sampler's to change,
+  std::span<float> logits;  // [logit rows of all slices, vocab]; the sampler's to change,
                             // valid until the executor's next Run; empty in the simulator
   std::uint32_t vocab = 0;
-  Nanos upkeep{};  // of `elapsed`: pages copied, moved and given back before computing
+  // Of `elapsed`, before computing: pages copied and moved, and pages given back.
+  Nanos copying{};
+  Nanos returning{};
 };
 
 }  // namespace tare::engine

@@ -238,6 +238,15 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
           stats.prefix_queries);
   Counter(out, "tare_prefix_cache_hits_total", "Tokens found in the prefix cache",
           stats.prefix_hits);
+  Counter(out, "tare_draft_turns_total", "Turns of a sequence that had drafts to verify",
+          stats.draft_turns);
+  Counter(out, "tare_drafted_tokens_total", "Drafts verified", stats.drafted_tokens);
+  Counter(out, "tare_accepted_drafts_total",
+          "Drafts that were right; each saves its sequence a step", stats.accepted_drafts);
+  Gauge(out, "tare_draft_acceptance_ratio", "Drafts that were right, of those verified",
+        stats.drafted_tokens > 0
+            ? static_cast<double>(stats.accepted_drafts) / static_cast<double>(stats.drafted_tokens)
+            : 0.0);
   Counter(out, "tare_preemptions_total", "Sequences pushed out for want of pages",
           stats.preemptions);
   Counter(out, "tare_kv_pages_moved_total", "Pages moved by compaction", stats.pages_moved);

@@ -107,6 +107,7 @@ class Measurer {
     request.ignore_eos = true;
     request.sampling.temperature = 0;
     request.use_prefix_cache = false;
+    request.speculate = false;  // a step shall have as many rows as sequences
     auto sink = std::make_shared<engine::TimingSink>(clock_);
     TARE_RETURN_IF_ERROR(engine_.Submit(std::move(request), sink));
     return sink;

@@ -8,7 +8,7 @@ StepLoad LoadOf(const engine::StepPlan& plan) {
     const double tokens = slice.num_tokens;
     const double start = slice.start;
     load.rows += tokens;
-    if (slice.wants_logits) load.logit_rows += 1;
+    load.logit_rows += slice.logit_rows();
     if (slice.num_tokens == 1) {
       load.decode_context += start + 1;
     } else {

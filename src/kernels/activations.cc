@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/matmul_impl.h"
@@ -20,7 +21,8 @@ ActivationCells Activations::Impl::In(WeightType type, ThreadPool& pool) {
   const bool is_bf16 = type == WeightType::kBf16;
   InputRows& rows = is_bf16 ? bf16 : codes;
   if (!std::exchange(is_bf16 ? has_bf16 : has_codes, true)) {
-    rows.Reserve(type, cells.cols, (cells.rows + kBlockRows - 1) / kBlockRows);
+    rows.Reserve(type, cells.cols, (cells.rows + kBlockRows - 1) / kBlockRows,
+                 InputRows::AreMany(type, cells.rows));
     pool.ParallelFor(static_cast<std::size_t>(cells.rows), 4,
                      [&](std::size_t begin, std::size_t end) {
                        for (auto row = static_cast<std::int64_t>(begin);

@@ -8,6 +8,7 @@
 
 #include "kernels/half.h"
 #include "kernels/kernel_table.h"
+#include "kernels/quantize_step-inl.h"
 
 namespace tare::kernels::TARE_KERNELS_NAMESPACE {
 namespace {
@@ -93,34 +94,40 @@ void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& ou
 }
 
 #ifndef TARE_KERNELS_WITHOUT_INTEGER_MATMUL
+// An activation's code from its two bytes.
+TARE_KERNEL_INLINE std::int32_t JoinCode(std::int8_t high, std::int8_t low) {
+  return high * (1 << kLowBits) + low;
+}
+
 // Adds the products of one line (4 inputs of 16 features) to the dot products.
 template <typename Code>
-TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* input, std::int32_t* dot) {
+TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* high, const std::int8_t* low,
+                                std::int32_t* dot) {
   for (int j = 0; j < kLanes; ++j) {
     std::int32_t sum = 0;
-    for (int b = 0; b < 4; ++b) sum += std::int32_t{line[j * 4 + b]} * std::int32_t{input[b]};
+    for (int b = 0; b < 4; ++b) sum += line[j * 4 + b] * JoinCode(high[b], low[b]);
     dot[j] += sum;
   }
 }
 
 template <WeightType kType>
-TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* input,
-                             std::int32_t (*dot)[kLanes]) {
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* high,
+                             const std::int8_t* low, std::int32_t (*dot)[kLanes]) {
   constexpr int kLinesPerHalf = 8;
-  for (int i = 0; i < kLinesPerHalf; ++i, cell += kLineBytes) {
+  for (int i = 0; i < kLinesPerHalf; ++i, cell += kLineBytes, high += 4, low += 4) {
     if constexpr (kType == WeightType::kInt8) {
       const auto* codes = reinterpret_cast<const std::int8_t*>(cell);
-      AddLine(codes, input + i * 4, dot[0]);
-      AddLine(codes + kLinesPerHalf * kLineBytes, input + kGroup + i * 4, dot[1]);
+      AddLine(codes, high, low, dot[0]);
+      AddLine(codes + kLinesPerHalf * kLineBytes, high + kGroup, low + kGroup, dot[1]);
     } else {
-      std::uint8_t low[kLineBytes];
-      std::uint8_t high[kLineBytes];
+      std::uint8_t first[kLineBytes];
+      std::uint8_t second[kLineBytes];
       for (int b = 0; b < kLineBytes; ++b) {
-        low[b] = cell[b] & 0x0f;
-        high[b] = static_cast<std::uint8_t>(cell[b] >> 4);
+        first[b] = cell[b] & 0x0f;
+        second[b] = static_cast<std::uint8_t>(cell[b] >> 4);
       }
-      AddLine(low, input + i * 4, dot[0]);
-      AddLine(high, input + kGroup + i * 4, dot[1]);
+      AddLine(first, high, low, dot[0]);
+      AddLine(second, high + kGroup, low + kGroup, dot[1]);
     }
   }
 }
@@ -135,23 +142,21 @@ inline void IntegerPanel(const WeightCells& w, const ActivationCells& x, const O
     for (std::int64_t c = 0; c < w.cells; ++c) {
       const std::uint8_t* cell = Cell(w, panel, c);
       const std::int64_t block = row / kBlockRows * x.cells + c;
+      const std::int64_t codes = (block * kBlockRows + slot) * kInt8CellDepth;
       std::int32_t dot[2][kLanes] = {};
-      Dots<kType>(cell, x.codes + (block * kBlockRows + slot) * kInt8CellDepth, dot);
+      Dots<kType>(cell, x.high + codes, x.low + codes, dot);
       const auto* scales = reinterpret_cast<const std::uint16_t*>(cell + kCodes);
-      const std::int64_t sum = block * 2 * kBlockRows + slot;
-      if constexpr (kType == WeightType::kInt4 && !kMinimum) {
-        for (int half = 0; half < 2; ++half) {
-          for (int j = 0; j < kLanes; ++j) dot[half][j] -= 8 * x.sums[sum + half * kBlockRows];
-        }
-      }
       for (int half = 0; half < 2; ++half) {
-        const std::int64_t at = sum + half * kBlockRows;
+        const std::int64_t at = (block * 2 + half) * kBlockRows + slot;
+        const bool has_offset = kType == WeightType::kInt4 && !kMinimum;
         for (int j = 0; j < kLanes; ++j) {
-          float f = static_cast<float>(dot[half][j]) * F16ToFloat(scales[half * kLanes + j]);
+          const std::int32_t d = dot[half][j] + (has_offset ? 8 * x.sums[at] : 0);
+          acc[j] = __builtin_fmaf(static_cast<float>(d) * x.steps[at],
+                                  F16ToFloat(scales[half * kLanes + j]), acc[j]);
           if constexpr (kMinimum) {
-            f = __builtin_fmaf(x.float_sums[at], F16ToFloat(scales[(2 + half) * kLanes + j]), f);
+            acc[j] = __builtin_fmaf(x.half_sums[at], F16ToFloat(scales[(2 + half) * kLanes + j]),
+                                    acc[j]);
           }
-          acc[j] = __builtin_fmaf(f, x.scales[at], acc[j]);
         }
       }
     }
@@ -180,34 +185,39 @@ void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& ou
 #endif  // TARE_KERNELS_WITHOUT_INTEGER_MATMUL
 #endif  // TARE_KERNELS_WITHOUT_MATMUL
 
+#ifndef TARE_KERNELS_WITHOUT_QUANTIZE_ROW
 void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
-                 std::int8_t* codes, float* scales, std::int32_t* sums, float* float_sums) {
+                 const CodeRows& to) {
   for (std::int64_t group = 0; group < 2 * cells; ++group) {
     const std::int64_t first = group * kGroup;
     const std::int64_t left = cols - first;
     const int count = static_cast<int>(left < 0 ? 0 : left < kGroup ? left : kGroup);
-    float largest = 0.0f;
+    std::uint32_t largest = 0;
     for (int i = 0; i < count; ++i) {
-      const float magnitude = __builtin_fabsf(x[first + i]);
+      const std::uint32_t magnitude = FloatToBits(x[first + i]) & 0x7fffffffu;
       largest = magnitude > largest ? magnitude : largest;
     }
-    // Below this 127 / largest overflows; such values do not matter beside any other.
-    const bool silent = largest < 1e-30f;
-    const float inverse = silent ? 0.0f : 127.0f / largest;
-    std::int8_t* to = codes + (group / 2 * kBlockRows + slot) * kInt8CellDepth + group % 2 * kGroup;
+    const Steps steps = StepsFor(largest);
+    const std::int64_t codes =
+        (group / 2 * kBlockRows + slot) * kInt8CellDepth + group % 2 * kGroup;
     std::int32_t sum = 0;
     for (int i = 0; i < kGroup; ++i) {
-      const float value = i < count ? x[first + i] * inverse : 0.0f;
       // Nearest, ties to even: adding 1.5 * 2^23 leaves the integer in the low mantissa bits.
-      const auto code = static_cast<std::int8_t>(FloatToBits(value + 12582912.0f) & 0xffu);
-      to[i] = code;
+      const float value = i < count && steps.inverse > 0.0f ? x[first + i] * steps.inverse : 0.0f;
+      const std::int32_t code =
+          static_cast<std::int32_t>(FloatToBits(value + 12582912.0f)) - 0x4b400000;
+      const std::int32_t high = (code + (1 << (kLowBits - 1))) >> kLowBits;
+      to.high[codes + i] = static_cast<std::int8_t>(high);
+      to.low[codes + i] = static_cast<std::int8_t>(code - high * (1 << kLowBits));
       sum += code;
     }
-    scales[group * kBlockRows + slot] = silent ? 0.0f : largest / 127.0f;
-    sums[group * kBlockRows + slot] = sum;
-    float_sums[group * kBlockRows + slot] = static_cast<float>(sum);
+    const std::int64_t at = group * kBlockRows + slot;
+    to.steps[at] = steps.step;
+    to.sums[at] = -sum;
+    to.half_sums[at] = static_cast<float>(sum) * steps.step;
   }
 }
+#endif  // TARE_KERNELS_WITHOUT_QUANTIZE_ROW
 
 void RoundRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
               std::uint16_t* bf16) {

@@ -7,16 +7,27 @@ namespace {
 
 std::int64_t DivideUp(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+// Of a cell of a block.
+constexpr std::int64_t kCodesOfCell = kBlockRows * kInt8CellDepth;  // of each part
+constexpr std::int64_t kHalvesOfCell = 2 * kBlockRows;              // steps, sums
+constexpr std::int64_t kTileValuesOfCell = 2 * 2 * kBlockRows * kGroup;
+
 }  // namespace
 
-InputRows::Form InputRows::FormFor(WeightType type) {
-  if (type == WeightType::kF32) return Form::kFloats;
-  if (type == WeightType::kBf16) return Form::kBf16;
-  return Kernels().round_row_for_codes != nullptr ? Form::kBf16ForCodes : Form::kCodes;
+bool InputRows::AreMany(WeightType type, std::int64_t rows) {
+  const std::int64_t tile_rows = Kernels().tile_rows;
+  return (type == WeightType::kInt8 || type == WeightType::kInt4) && tile_rows > 0 &&
+         rows >= tile_rows;
 }
 
-void InputRows::Reserve(WeightType type, std::int64_t cols, std::int64_t blocks) {
-  form_ = FormFor(type);
+InputRows::Form InputRows::FormFor(WeightType type, bool many) {
+  if (type == WeightType::kF32) return Form::kFloats;
+  if (type == WeightType::kBf16) return Form::kBf16;
+  return many ? Form::kTiles : Form::kCodes;
+}
+
+void InputRows::Reserve(WeightType type, std::int64_t cols, std::int64_t blocks, bool many) {
+  form_ = FormFor(type, many);
   cols_ = cols;
   if (form_ == Form::kFloats) {
     cells_ = 0;
@@ -25,73 +36,85 @@ void InputRows::Reserve(WeightType type, std::int64_t cols, std::int64_t blocks)
     return;
   }
   cells_ = DivideUp(cols, form_ == Form::kBf16 ? kBf16CellDepth : kInt8CellDepth);
-  if (form_ == Form::kBf16ForCodes) cells_ *= kInt8CellDepth / kGroup;
-  const auto count = static_cast<std::size_t>(blocks * cells_ * kBlockRows);
-  const std::size_t line_bytes = count * kLineBytes;
+  const std::int64_t count = blocks * cells_;
+  const std::int64_t sums = count * kHalvesOfCell;
   switch (form_) {
     case Form::kFloats:
       break;
     case Form::kBf16:
-      memory_.Reserve(line_bytes);
+      memory_.Reserve(static_cast<std::size_t>(count * kBlockRows * kLineBytes));
       halves_ = memory_.as<std::uint16_t>();
       break;
-    case Form::kBf16ForCodes:
-      memory_.Reserve(line_bytes + count * sizeof(float));
+    case Form::kTiles:
+      memory_.Reserve(static_cast<std::size_t>(count * kTileValuesOfCell) * sizeof(std::uint16_t) +
+                      static_cast<std::size_t>(sums) * sizeof(float));
       halves_ = memory_.as<std::uint16_t>();
-      float_sums_ = reinterpret_cast<float*>(memory_.as<std::uint8_t>() + line_bytes);
+      codes_.half_sums = reinterpret_cast<float*>(halves_ + count * kTileValuesOfCell);
       break;
     case Form::kCodes:
-      memory_.Reserve(line_bytes +
-                      2 * count * (sizeof(float) + sizeof(std::int32_t) + sizeof(float)));
-      codes_ = memory_.as<std::int8_t>();
-      scales_ = reinterpret_cast<float*>(codes_ + line_bytes);
-      sums_ = reinterpret_cast<std::int32_t*>(scales_ + 2 * count);
-      float_sums_ = reinterpret_cast<float*>(sums_ + 2 * count);
+      memory_.Reserve(static_cast<std::size_t>(2 * count * kCodesOfCell) +
+                      static_cast<std::size_t>(sums) *
+                          (sizeof(float) + sizeof(std::int32_t) + sizeof(float)));
+      codes_.high = memory_.as<std::int8_t>();
+      codes_.low = codes_.high + count * kCodesOfCell;
+      codes_.steps = reinterpret_cast<float*>(codes_.low + count * kCodesOfCell);
+      codes_.sums = reinterpret_cast<std::int32_t*>(codes_.steps + sums);
+      codes_.half_sums = reinterpret_cast<float*>(codes_.sums + sums);
       break;
   }
 }
 
+CodeRows InputRows::CodesOf(std::int64_t block) const {
+  const std::int64_t code = block * cells_ * kCodesOfCell;
+  const std::int64_t half = block * cells_ * kHalvesOfCell;
+  return {codes_.high + code, codes_.low + code, codes_.steps + half, codes_.sums + half,
+          codes_.half_sums + half};
+}
+
 void InputRows::Set(std::int64_t block, int slot, const float* x) const {
   const KernelTable& kernels = Kernels();
-  const std::int64_t at = block * cells_ * kBlockRows;
+  const std::int64_t at = block * cells_;
   switch (form_) {
     case Form::kFloats:
       std::memcpy(floats_ + (block * kBlockRows + slot) * cols_, x,
                   static_cast<std::size_t>(cols_) * sizeof(float));
       return;
     case Form::kBf16:
-      kernels.round_row(x, cols_, cells_, slot, halves_ + at * kBf16CellDepth);
+      kernels.round_row(x, cols_, cells_, slot, halves_ + at * kBlockRows * kBf16CellDepth);
       return;
-    case Form::kBf16ForCodes:
-      kernels.round_row_for_codes(x, cols_, cells_, slot, halves_ + at * kGroup, float_sums_ + at);
+    case Form::kTiles:
+      kernels.quantize_tile_row(x, cols_, cells_, slot, halves_ + at * kTileValuesOfCell,
+                                codes_.half_sums + at * kHalvesOfCell);
       return;
     case Form::kCodes:
-      kernels.quantize_row(x, cols_, cells_, slot, codes_ + at * kInt8CellDepth, scales_ + 2 * at,
-                           sums_ + 2 * at, float_sums_ + 2 * at);
+      kernels.quantize_row(x, cols_, cells_, slot, CodesOf(block));
       return;
   }
 }
 
 ActivationCells InputRows::At(std::int64_t block, std::int64_t rows) const {
   ActivationCells form{.rows = rows, .cols = cols_, .cells = cells_};
-  const std::int64_t at = block * cells_ * kBlockRows;
+  const std::int64_t at = block * cells_;
   switch (form_) {
     case Form::kFloats:
       form.f32 = floats_ + block * kBlockRows * cols_;
       break;
     case Form::kBf16:
-      form.bf16 = halves_ + at * kBf16CellDepth;
+      form.bf16 = halves_ + at * kBlockRows * kBf16CellDepth;
       break;
-    case Form::kBf16ForCodes:
-      form.code_bf16 = halves_ + at * kGroup;
-      form.group_sums = float_sums_ + at;
+    case Form::kTiles:
+      form.tiles = halves_ + at * kTileValuesOfCell;
+      form.half_sums = codes_.half_sums + at * kHalvesOfCell;
       break;
-    case Form::kCodes:
-      form.codes = codes_ + at * kInt8CellDepth;
-      form.scales = scales_ + 2 * at;
-      form.sums = sums_ + 2 * at;
-      form.float_sums = float_sums_ + 2 * at;
+    case Form::kCodes: {
+      const CodeRows codes = CodesOf(block);
+      form.high = codes.high;
+      form.low = codes.low;
+      form.steps = codes.steps;
+      form.sums = codes.sums;
+      form.half_sums = codes.half_sums;
       break;
+    }
   }
   return form;
 }

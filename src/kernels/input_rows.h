@@ -15,27 +15,29 @@ namespace tare::kernels {
 
 class InputRows {
  public:
-  // Makes room for `blocks` blocks of rows of `cols` floats; earlier contents are lost.
-  void Reserve(WeightType type, std::int64_t cols, std::int64_t blocks);
+  // Whether a product of so many rows reads the form for many rows (ActivationCells::tiles). The
+  // form changes no bit of a result.
+  static bool AreMany(WeightType type, std::int64_t rows);
+  // Makes room for `blocks` blocks of rows of `cols` floats; earlier contents are lost. `many` as
+  // AreMany says of the products that will read them.
+  void Reserve(WeightType type, std::int64_t cols, std::int64_t blocks, bool many);
   // Converts x[cols] into row `slot` (0..15) of a block.
   void Set(std::int64_t block, int slot, const float* x) const;
   // `rows` rows from the beginning of `block` on, as a kernel's input.
   ActivationCells At(std::int64_t block, std::int64_t rows) const;
 
  private:
-  enum class Form { kFloats, kBf16, kCodes, kBf16ForCodes };
-  static Form FormFor(WeightType type);
+  enum class Form { kFloats, kBf16, kCodes, kTiles };
+  static Form FormFor(WeightType type, bool many);
+  CodeRows CodesOf(std::int64_t block) const;
 
   Form form_ = Form::kFloats;
   std::int64_t cols_ = 0;
   std::int64_t cells_ = 0;  // of a block
   AlignedBuffer memory_;
   float* floats_ = nullptr;
-  std::uint16_t* halves_ = nullptr;  // of kBf16 and kBf16ForCodes
-  std::int8_t* codes_ = nullptr;
-  float* scales_ = nullptr;
-  std::int32_t* sums_ = nullptr;
-  float* float_sums_ = nullptr;
+  std::uint16_t* halves_ = nullptr;  // of kBf16 and kTiles
+  CodeRows codes_{};                 // of kCodes; half_sums of kTiles too
 };
 
 // The kernel that multiplies with weights of `type`.

@@ -20,6 +20,8 @@ TARE_DECLARE_MATMUL(MatMulF32);
 TARE_DECLARE_MATMUL(MatMulBf16);
 TARE_DECLARE_MATMUL(MatMulInt8);
 TARE_DECLARE_MATMUL(MatMulInt4);
+void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                 const CodeRows& to);
 void AttendSegment(const AttentionTile& tile, int segment, float* state);
 void AttendSegmentGeneric(const AttentionTile& tile, int segment, float* state);
 }  // namespace avx512
@@ -28,8 +30,8 @@ namespace amx {
 TARE_DECLARE_MATMUL(MatMulBf16);
 TARE_DECLARE_MATMUL(MatMulInt8);
 TARE_DECLARE_MATMUL(MatMulInt4);
-void RoundRowForCodes(const float* x, std::int64_t cols, std::int64_t groups, int slot,
-                      std::uint16_t* bf16, float* sums);
+void QuantizeTileRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                     std::uint16_t* tiles, float* half_sums);
 void AttendSegment(const AttentionTile& tile, int segment, float* state);
 }  // namespace amx
 

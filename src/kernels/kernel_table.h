@@ -9,6 +9,15 @@
 
 namespace tare::kernels {
 
+// A block of activation rows as codes, to be written; the parts of ActivationCells.
+struct CodeRows {
+  std::int8_t* high;
+  std::int8_t* low;
+  float* steps;
+  std::int32_t* sums;
+  float* half_sums;
+};
+
 struct KernelTable {
   const char* name;
 
@@ -20,16 +29,17 @@ struct KernelTable {
   MatMulPanels int8;
   MatMulPanels int4;
 
-  // One activation row of `cols` floats into the cells of row `slot` (0..15) of a block.
-  // `codes`, `scales`, `sums` point at the block; every cell is written, padding as zeros.
+  // One activation row of `cols` floats into the cells of row `slot` (0..15) of a block, to which
+  // `to` points; every cell is written, padding as zeros.
   void (*quantize_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
-                       std::int8_t* codes, float* scales, std::int32_t* sums, float* float_sums);
+                       const CodeRows& to);
   void (*round_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                     std::uint16_t* bf16);
-  // Set where integer weights are multiplied with BF16 activations: the row in groups of 32 in the
-  // order of ActivationCells::code_bf16, and the groups' sums. Null: with `quantize_row`'s codes.
-  void (*round_row_for_codes)(const float* x, std::int64_t cols, std::int64_t groups, int slot,
-                              std::uint16_t* bf16, float* sums);
+  // Products of integer weights with at least this many rows (0: never) want ActivationCells::tiles
+  // and half_sums, which quantize_tile_row makes; with fewer, what quantize_row makes.
+  std::int64_t tile_rows;
+  void (*quantize_tile_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                            std::uint16_t* tiles, float* half_sums);
 
   // Attention as attention_tile.h describes it: the state of one segment from nothing, a later
   // segment's state merged into an earlier one, and the outputs of a complete state.

@@ -2,6 +2,7 @@
 #if defined(__x86_64__)
 #define TARE_KERNELS_NAMESPACE avx512
 #define TARE_KERNELS_WITHOUT_MATMUL
+#define TARE_KERNELS_WITHOUT_QUANTIZE_ROW
 // AttendSegment is the name of the better one in attention_avx512.cc.
 #define AttendSegment AttendSegmentPlain
 #include "kernels/generic_kernels-inl.h"
@@ -22,7 +23,8 @@ constinit const KernelTable kAmxKernels = {
     .int4 = amx::MatMulInt4,
     .quantize_row = avx512::QuantizeRow,
     .round_row = avx512::RoundRow,
-    .round_row_for_codes = amx::RoundRowForCodes,
+    .tile_rows = kBlockRows + 1,
+    .quantize_tile_row = amx::QuantizeTileRow,
     .attend_segment = amx::AttendSegment,
     .merge_states = avx512::MergeStates,
     .finish_tile = avx512::FinishTile,
@@ -40,7 +42,8 @@ constinit const KernelTable kAvx512Kernels = {
     .int4 = avx512::MatMulInt4,
     .quantize_row = avx512::QuantizeRow,
     .round_row = avx512::RoundRow,
-    .round_row_for_codes = nullptr,
+    .tile_rows = 0,
+    .quantize_tile_row = nullptr,
     .attend_segment = avx512::AttendSegment,
     .merge_states = avx512::MergeStates,
     .finish_tile = avx512::FinishTile,

@@ -1,19 +1,21 @@
-// INT8 and INT4 products on AMX, for any number of rows: the weights' integer codes are exact in
-// BF16, and so are multiplied with BF16 activations. That halves the tile rate of byte products,
-// which is not what limits many rows, and costs no quality to speak of; sums come out of the tiles
-// as floats. A single row pays with the time of unpacking (docs/PERFORMANCE.md). The order of float
-// operations of an output does not depend on the rows beside it: a tile product per 32 inputs (one
-// weight scale), whose sums start at 0, then y = fma(product, scale, y), with minima y = fma(sum of
-// inputs, minimum, y).
+// INT8 and INT4 products on AMX, by number of rows; all give the bits that packed_layout.h
+// prescribes.
 //
-// The four inputs k..k+3 whose codes share 32 bits of a line become the pairs (k, k+2) and
-// (k+1, k+3) of two tile rows, because that is what shifts give; RoundRowForCodes orders the
-// activations alike.
+// A few rows are VNNI's. Up to 16 take the weights as byte tiles, INT8 codes straight from memory:
+// for each half of a cell a tile product with the high and one with the low bytes of the
+// activations.
 //
-// Blocking, from the inside out: 2 panels x 4 cells of weights, unpacked to tiles (16 KiB), stay in
-// L1 for up to 512 rows; the rows' inputs of 4 cells (256 KiB) stay in L2 for 256 features; then
-// the sums (512 KiB) rest in a buffer while the next 4 cells follow (not in y, whose rows lie a
-// power of two apart in most models and would share cache sets).
+// More rows take the weights as BF16 tiles, in which codes of 8 bits are exact, and both parts of
+// the activations as BF16 with their step applied: two tile products accumulate to the exact dot
+// product times the step, which leaves the tile as floats, so that an output needs a single
+// multiply-add for 32 inputs. The four inputs k..k+3 whose codes share 32 bits of a line become the
+// pairs (k, k+2) and (k+1, k+3) of two tile rows, because that is what shifts give; QuantizeTileRow
+// orders the activations alike.
+//
+// Blocking of many rows, from the inside out: 2 panels x 4 cells of weights, unpacked to tiles (16
+// KiB), stay in L1 for up to 512 rows; the rows' inputs of 4 cells (512 KiB) stay in L2 for 256
+// features; then the sums (512 KiB) rest in a buffer while the next 4 cells follow (not in y, whose
+// rows lie a power of two apart in most models and would share cache sets).
 #if defined(__x86_64__)
 #include "kernels/amx-inl.h"
 #include "kernels/kernel_functions.h"
@@ -21,6 +23,7 @@
 namespace tare::kernels::amx {
 namespace {
 
+constexpr std::int64_t kVnniRows = 4;
 constexpr std::int64_t kPanelsAtOnce = 2;    // of a chunk
 constexpr std::int64_t kPanelsOfGroup = 16;  // that share a pass over the activations
 constexpr std::int64_t kCellsAtOnce = 4;
@@ -126,12 +129,16 @@ TARE_KERNEL_INLINE void Unpack(const std::uint8_t* cell, std::int64_t cells, std
   }
 }
 
-#define TARE_DOT(c, a, b, group)                                \
-  do {                                                          \
-    TARE_TILE_ZERO(c);                                          \
-    TARE_TILE_LOAD(a, input + (group)*kTileHalves, kLineBytes); \
-    TARE_TILE_LOAD(b, w.codes[group], kLineBytes);              \
-    TARE_TILE_DOT_BF16(c, a, b);                                \
+// Tile c = a group of input rows * its weights, by way of tiles a and b.
+#define TARE_DOT(c, a, b, group)                                  \
+  do {                                                            \
+    const std::uint16_t* parts = input + (group)*2 * kTileHalves; \
+    TARE_TILE_ZERO(c);                                            \
+    TARE_TILE_LOAD(a, parts, kLineBytes);                         \
+    TARE_TILE_LOAD(b, w.codes[group], kLineBytes);                \
+    TARE_TILE_DOT_BF16(c, a, b);                                  \
+    TARE_TILE_LOAD(a, parts + kTileHalves, kLineBytes);           \
+    TARE_TILE_DOT_BF16(c, a, b);                                  \
   } while (false)
 
 // kRows rows x one panel over `groups` (even) groups of a chunk. A group's product is stored while
@@ -201,76 +208,84 @@ TARE_KERNEL_INLINE void Configure(int rows) {
   LoadTileConfig(config);
 }
 
-#define TARE_CELL_DOTS(c0, c1)                                    \
-  do {                                                            \
-    const std::uint16_t* from = input + 2 * column * kTileHalves; \
-    TARE_TILE_ZERO(c0);                                           \
-    TARE_TILE_LOAD(4, from, kLineBytes);                          \
-    TARE_TILE_LOAD(6, ring.codes[i % 4][0], kLineBytes);          \
-    TARE_TILE_DOT_BF16(c0, 4, 6);                                 \
-    TARE_TILE_ZERO(c1);                                           \
-    TARE_TILE_LOAD(5, from + kTileHalves, kLineBytes);            \
-    TARE_TILE_LOAD(7, ring.codes[i % 4][1], kLineBytes);          \
-    TARE_TILE_DOT_BF16(c1, 5, 7);                                 \
-  } while (false)
-#define TARE_CELL_STORE(c0, c1, at)                           \
-  do {                                                        \
-    TARE_TILE_STORE(c0, products.values[at], kLineBytes);     \
-    TARE_TILE_STORE(c1, products.values[at + 1], kLineBytes); \
+// 4-bit codes as signed bytes: of the first half of a cell into 8 lines, of the second into the
+// next.
+template <bool kMinimum>
+TARE_KERNEL_INLINE void UnpackBytes(const std::uint8_t* cell, std::uint8_t* lines) {
+  const __m512i low_bits = _mm512_set1_epi8(0x0f);
+  const __m512i offset = _mm512_set1_epi8(kMinimum ? 0 : 8);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m512i both = _mm512_load_si512(cell + i * kLineBytes);
+    const __m512i first = _mm512_and_si512(both, low_bits);
+    const __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_bits);
+    _mm512_store_si512(lines + i * kLineBytes, _mm512_sub_epi8(first, offset));
+    _mm512_store_si512(lines + (i + 8) * kLineBytes, _mm512_sub_epi8(second, offset));
+  }
+}
+
+// Tiles c0 and c1 = high and low parts of the rows * 8 lines of codes, by way of tile b.
+#define TARE_HALF_DOTS(c0, c1, b, half)                            \
+  do {                                                             \
+    const std::int64_t from = column * kTileBytes + (half)*kGroup; \
+    TARE_TILE_LOAD(b, lines + (half)*8 * kLineBytes, kLineBytes);  \
+    TARE_TILE_ZERO(c0);                                            \
+    TARE_TILE_LOAD(4, x.high + from, kLineBytes);                  \
+    TARE_TILE_DOT_INT8(c0, 4, b);                                  \
+    TARE_TILE_ZERO(c1);                                            \
+    TARE_TILE_LOAD(5, x.low + from, kLineBytes);                   \
+    TARE_TILE_DOT_INT8(c1, 5, b);                                  \
   } while (false)
 
 // Up to 16 rows: all cells of all panels in one stream, as they lie in memory. In a turn of the
-// loop one cell is unpacked, the one before the last is multiplied, and an older one is added to
-// its sums; the distance gives stores time before the loads that read them.
+// loop one cell is multiplied, the products of the one before are stored, and those of an older one
+// added to its sums; the distance gives stores time before the loads that read them.
 template <bool kIsInt8, bool kMinimum, int kRows>
 void FewRows(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
              std::int64_t end) {
-  constexpr std::int64_t kAhead = 8192;  // bytes asked for ahead of the cell that is unpacked
+  constexpr std::int64_t kAhead = 8192;  // bytes asked for ahead of the cell that is multiplied
   constexpr int kCodeBytes = kIsInt8 ? kInt8Codes : kInt4Codes;
-  struct alignas(4096) Ring {
-    std::uint16_t codes[4][2][kTileHalves];
-  } ring;
-  Products products;
-  Configure(kRows);
-  const __m512i table = CodeTable<kMinimum>();
-  const __m512 unit = _mm512_set1_ps(kInt8Unit);
+  constexpr int kCellBytes = kCodeBytes + (kMinimum ? 2 : 1) * kLineBytes;
+  struct alignas(4096) Buffers {
+    std::int32_t products[2][2][2][kSums];  // of a cell: half, part
+    std::uint8_t lines[4][kTileBytes];
+  } buffers;
+  TileConfig config;
+  for (int tile = 0; tile < 4; ++tile) SetTile(config, tile, kRows, kLineBytes);
+  for (int tile = 4; tile < 6; ++tile) SetTile(config, tile, kRows, kGroup);
+  for (int tile = 6; tile < 8; ++tile) SetTile(config, tile, 8, kLineBytes);
+  LoadTileConfig(config);
   const std::uint8_t* const first = CellAt(w, begin, 0);
-  const std::uint16_t* const input = x.code_bf16;
   const std::int64_t total = (end - begin) * w.cells;
   const auto unpack = [&](std::int64_t i) __attribute__((always_inline)) {
-    const std::uint8_t* cell = first + i * w.cell_bytes;
-    constexpr int kBytes = kCodeBytes + (kMinimum ? 2 : 1) * kLineBytes;
-#pragma GCC unroll 20
-    for (int line = 0; line < kBytes; line += kLineBytes) {
-      _mm_prefetch(reinterpret_cast<const char*>(cell + kAhead + line), _MM_HINT_T0);
-    }
-    if constexpr (kIsInt8) {
-      UnpackInt8(cell, ring.codes[i % 4][0]);
-      UnpackInt8(cell + kInt8Codes / 2, ring.codes[i % 4][1]);
-    } else {
-      UnpackInt4<kMinimum>(cell, table, ring.codes[i % 4][0], ring.codes[i % 4][1]);
+    if constexpr (!kIsInt8) {
+      if (i < total) UnpackBytes<kMinimum>(first + i * kCellBytes, buffers.lines[i % 4]);
     }
   };
   __m512 acc[kRows];
   std::int64_t panel = begin;
   std::int64_t added = 0;  // cells of `panel` in acc
-  const auto add = [&](std::int64_t i, int at) __attribute__((always_inline)) {
-    const std::uint8_t* scales = first + i * w.cell_bytes + kCodeBytes;
+  const auto add = [&](std::int64_t i) __attribute__((always_inline)) {
+    const std::uint8_t* scales = first + i * kCellBytes + kCodeBytes;
     if (added == 0) {
       for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
     }
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      __m512 scale = LoadScales(scales + half * 32);
-      if constexpr (kIsInt8) scale = _mm512_mul_ps(scale, unit);
-      const float* sums = x.group_sums + (2 * added + half) * kBlockRows;
+      const __m512 scale = LoadScales(scales + half * 32);
+      const auto& products = buffers.products[i % 2][half];
+      const std::int64_t at = (2 * added + half) * kBlockRows;
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const __m512 product = _mm512_load_ps(products.values[at + half] + r * kPanelCols);
+        const __m512i high = _mm512_load_si512(products[0] + r * kPanelCols);
+        const __m512i low = _mm512_load_si512(products[1] + r * kPanelCols);
+        const __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(high, kLowBits), low);
+        const __m512 product =
+            _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_set1_ps(x.steps[at + r]));
         acc[r] = _mm512_fmadd_ps(product, scale, acc[r]);
         if constexpr (kMinimum) {
           const __m512 minimum = LoadScales(scales + kLineBytes + half * 32);
-          acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(sums[r]), minimum, acc[r]);
+          acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(x.half_sums[at + r]), minimum, acc[r]);
         }
       }
     }
@@ -284,26 +299,34 @@ void FewRows(const WeightCells& w, const ActivationCells& x, const Output& out, 
     ++panel;
   };
   unpack(0);
-  if (total > 1) unpack(1);
+  unpack(1);
   std::int64_t column = 0;  // cell of its panel that is multiplied
   for (std::int64_t i = 0; i < total + 2; ++i) {
-    if (i + 2 < total) unpack(i + 2);
-    if (i % 2 == 0) {
-      if (i > 0 && i - 1 < total) TARE_CELL_STORE(2, 3, 2);
-      if (i < total) TARE_CELL_DOTS(0, 1);
-      if (i >= 2) add(i - 2, 0);
-    } else {
-      if (i - 1 < total) TARE_CELL_STORE(0, 1, 0);
-      if (i < total) TARE_CELL_DOTS(2, 3);
-      if (i >= 2) add(i - 2, 2);
+    const std::uint8_t* cell = first + i * kCellBytes;
+#pragma GCC unroll 20
+    for (int line = 0; line < kCellBytes; line += kLineBytes) {
+      _mm_prefetch(reinterpret_cast<const char*>(cell + kAhead + line), _MM_HINT_T0);
     }
+    unpack(i + 2);
+    const std::uint8_t* lines = kIsInt8 ? cell : buffers.lines[i % 4];
+    auto& products = buffers.products[(i + 1) % 2];
+    if (i > 0 && i <= total) {
+      TARE_TILE_STORE(0, products[0][0], kLineBytes);
+      TARE_TILE_STORE(1, products[0][1], kLineBytes);
+    }
+    if (i < total) TARE_HALF_DOTS(0, 1, 6, 0);
+    if (i > 0 && i <= total) {
+      TARE_TILE_STORE(2, products[1][0], kLineBytes);
+      TARE_TILE_STORE(3, products[1][1], kLineBytes);
+    }
+    if (i < total) TARE_HALF_DOTS(2, 3, 7, 1);
+    if (i >= 2) add(i - 2);
     if (++column == w.cells) column = 0;
   }
   ReleaseTiles();
 }
 
-#undef TARE_CELL_DOTS
-#undef TARE_CELL_STORE
+#undef TARE_HALF_DOTS
 
 template <bool kIsInt8, bool kMinimum>
 void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
@@ -313,7 +336,6 @@ void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out,
   Products products;
   Partial partial;
   const std::int64_t blocks = (x.rows + kBlockRows - 1) / kBlockRows;
-  const std::int64_t groups_of_row = x.cells;
   constexpr std::int64_t kBlocksAtOnce = kRowsAtOnce / kBlockRows;
   for (std::int64_t first = 0; first < blocks; first += kBlocksAtOnce) {
     const std::int64_t past = Least(first + kBlocksAtOnce, blocks);
@@ -327,13 +349,12 @@ void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out,
             Unpack<kIsInt8, kMinimum>(CellAt(w, panel + p, cell), cells, w.cell_bytes, tiles[p]);
           }
           for (std::int64_t block = first; block < past; ++block) {
-            const std::int64_t at = block * groups_of_row + 2 * cell;
-            const std::uint16_t* input = x.code_bf16 + at * kTileHalves;
+            const std::int64_t at = 2 * (block * x.cells + cell);
+            const std::uint16_t* input = x.tiles + at * 2 * kTileHalves;
             for (std::int64_t p = 0; p < width; ++p) {
               float* total = partial.tiles[block - first][panel + p - group_begin];
-              Block<kBlockRows, kMinimum>(tiles[p], 2 * cells, input,
-                                          x.group_sums + at * kBlockRows, cell == 0, total,
-                                          products);
+              Block<kBlockRows, kMinimum>(tiles[p], 2 * cells, input, x.half_sums + at * kBlockRows,
+                                          cell == 0, total, products);
             }
           }
         }
@@ -349,12 +370,12 @@ void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out,
 template <bool kIsInt8, bool kMinimum>
 void Panels(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
             std::int64_t end) {
-  if (x.rows > kBlockRows) return ManyRows<kIsInt8, kMinimum>(w, x, out, begin, end);
+  if (x.tiles != nullptr) return ManyRows<kIsInt8, kMinimum>(w, x, out, begin, end);
+  if (x.rows <= kVnniRows) {
+    return (kIsInt8 ? avx512::MatMulInt8 : avx512::MatMulInt4)(w, x, out, begin, end);
+  }
   if (x.rows > 8) return FewRows<kIsInt8, kMinimum, 16>(w, x, out, begin, end);
-  if (x.rows > 4) return FewRows<kIsInt8, kMinimum, 8>(w, x, out, begin, end);
-  if (x.rows > 2) return FewRows<kIsInt8, kMinimum, 4>(w, x, out, begin, end);
-  if (x.rows == 2) return FewRows<kIsInt8, kMinimum, 2>(w, x, out, begin, end);
-  FewRows<kIsInt8, kMinimum, 1>(w, x, out, begin, end);
+  FewRows<kIsInt8, kMinimum, 8>(w, x, out, begin, end);
 }
 
 }  // namespace
@@ -373,29 +394,28 @@ void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& ou
   }
 }
 
-void RoundRowForCodes(const float* x, std::int64_t cols, std::int64_t groups, int slot,
-                      std::uint16_t* bf16, float* sums) {
+void QuantizeTileRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                     std::uint16_t* tiles, float* half_sums) {
   alignas(64) static constexpr std::uint16_t kOrder[32] = {
       0,  2,  1,  3,  4,  6,  5,  7,  8,  10, 9,  11, 12, 14, 13, 15,
       16, 18, 17, 19, 20, 22, 21, 23, 24, 26, 25, 27, 28, 30, 29, 31};
   const __m512i order = _mm512_load_si512(kOrder);
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const std::int64_t left = cols - g * kGroup;
-    const auto mask = [&](std::int64_t from) {
-      const std::int64_t count = left - from;
-      return count >= 16  ? static_cast<__mmask16>(0xffff)
-             : count <= 0 ? static_cast<__mmask16>(0)
-                          : static_cast<__mmask16>((1u << count) - 1u);
+  for (std::int64_t group = 0; group < 2 * cells; ++group) {
+    const GroupCodes codes = QuantizeGroup(x, cols, group);
+    // Numbers of at most 8 significant bits: the upper halves are all of them.
+    const auto store = [&](const __m512i* parts, float step, std::uint16_t* to) {
+      const auto upper = [&](__m512i part) {
+        const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(part), _mm512_set1_ps(step));
+        return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(value), 16));
+      };
+      const __m512i both =
+          _mm512_inserti64x4(_mm512_castsi256_si512(upper(parts[0])), upper(parts[1]), 1);
+      _mm512_store_si512(to, _mm512_permutexvar_epi16(order, both));
     };
-    const __m512 low = _mm512_maskz_loadu_ps(mask(0), x + g * kGroup);
-    const __m512 high = _mm512_maskz_loadu_ps(mask(16), x + g * kGroup + 16);
-    const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-    _mm512_store_si512(bf16 + (g * kBlockRows + slot) * kGroup,
-                       _mm512_permutexvar_epi16(order, rounded));
-    const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(rounded, 16));
-    const __m512 odd = _mm512_castsi512_ps(
-        _mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
-    sums[g * kBlockRows + slot] = _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
+    std::uint16_t* to = tiles + (group * 2 * kBlockRows + slot) * kGroup;
+    store(codes.high, codes.step * static_cast<float>(1 << kLowBits), to);
+    store(codes.low, codes.step, to + kTileHalves);
+    half_sums[group * kBlockRows + slot] = static_cast<float>(codes.sum) * codes.step;
   }
 }
 

@@ -1,9 +1,10 @@
 // INT8 and INT4 products with AVX2, which has no instruction for whole dot products: maddubs gives
 // sums of two byte products as 16 bits, madd widens them.
 //
-// INT8 takes |w| as the unsigned operand and gives its sign to the activation; 128 * 127 * 2 fits
-// 16 bits. INT4 codes are unsigned already, and 8 lines of 15 * 127 * 2 fit 16 bits, so they are
-// widened once for 32 inputs.
+// INT8 takes |w| as the unsigned operand and gives its sign to the activation's bytes: high parts
+// are at most 64, and 128 * 64 * 2 fits 16 bits; low parts at most 16, and 4 lines of 128 * 16 * 2
+// fit and are widened together. INT4 codes are unsigned already, and 8 lines of 15 * 64 * 2 fit 16
+// bits.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -33,41 +34,57 @@ TARE_KERNEL_INLINE __m256i Broadcast(const std::int8_t* four_bytes) {
 
 // Exact dot products of 32 inputs and 8 features with kRows rows.
 template <Codes kCodes, int kRows>
-TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int8_t* codes,
-                             const std::int32_t* sums, __m256i* dots) {
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int8_t* high,
+                             const std::int8_t* low, const std::int32_t* sums, __m256i* dots) {
   const __m256i ones = _mm256_set1_epi16(1);
+  __m256i dots_high[kRows], dots_low[kRows];
+  for (int r = 0; r < kRows; ++r) dots_high[r] = dots_low[r] = _mm256_setzero_si256();
   if constexpr (kCodes == Codes::kInt8) {
-    for (int r = 0; r < kRows; ++r) dots[r] = _mm256_setzero_si256();
     lines += half * 8 * kLineBytes;
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      const __m256i w = Load(lines + i * kLineBytes);
-      const __m256i magnitude = _mm256_abs_epi8(w);
+    for (int i = 0; i < 8; i += 4) {
+      __m256i narrow[kRows];
+      for (int r = 0; r < kRows; ++r) narrow[r] = _mm256_setzero_si256();
 #pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const __m256i w = Load(lines + (i + j) * kLineBytes);
+        const __m256i magnitude = _mm256_abs_epi8(w);
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r) {
+          const int from = r * kInt8CellDepth + (i + j) * 4;
+          const __m256i x_high = _mm256_sign_epi8(Broadcast(high + from), w);
+          const __m256i x_low = _mm256_sign_epi8(Broadcast(low + from), w);
+          dots_high[r] = _mm256_add_epi32(
+              dots_high[r], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, x_high), ones));
+          narrow[r] = _mm256_add_epi16(narrow[r], _mm256_maddubs_epi16(magnitude, x_low));
+        }
+      }
       for (int r = 0; r < kRows; ++r) {
-        const __m256i x = _mm256_sign_epi8(Broadcast(codes + r * kInt8CellDepth + i * 4), w);
-        dots[r] =
-            _mm256_add_epi32(dots[r], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, x), ones));
+        dots_low[r] = _mm256_add_epi32(dots_low[r], _mm256_madd_epi16(narrow[r], ones));
       }
     }
   } else {
     const __m256i low_bits = _mm256_set1_epi8(0x0f);
-    for (int r = 0; r < kRows; ++r) dots[r] = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
       __m256i w = Load(lines + i * kLineBytes);
       w = _mm256_and_si256(half == 0 ? w : _mm256_srli_epi16(w, 4), low_bits);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const __m256i x = Broadcast(codes + r * kInt8CellDepth + i * 4);
-        dots[r] = _mm256_add_epi16(dots[r], _mm256_maddubs_epi16(w, x));
+        const int from = r * kInt8CellDepth + i * 4;
+        dots_high[r] =
+            _mm256_add_epi16(dots_high[r], _mm256_maddubs_epi16(w, Broadcast(high + from)));
+        dots_low[r] = _mm256_add_epi16(dots_low[r], _mm256_maddubs_epi16(w, Broadcast(low + from)));
       }
     }
     for (int r = 0; r < kRows; ++r) {
-      dots[r] = _mm256_madd_epi16(dots[r], ones);
-      if constexpr (kCodes == Codes::kInt4) {
-        dots[r] = _mm256_sub_epi32(dots[r], _mm256_set1_epi32(8 * sums[r]));
-      }
+      dots_high[r] = _mm256_madd_epi16(dots_high[r], ones);
+      dots_low[r] = _mm256_madd_epi16(dots_low[r], ones);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    dots[r] = _mm256_add_epi32(_mm256_slli_epi32(dots_high[r], kLowBits), dots_low[r]);
+    if constexpr (kCodes == Codes::kInt4) {
+      dots[r] = _mm256_add_epi32(dots[r], _mm256_slli_epi32(_mm256_set1_epi32(sums[r]), 3));
     }
   }
 }
@@ -78,41 +95,32 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
   constexpr int kCodeBytes = kCodes == Codes::kInt8 ? kInt8Codes : kInt4Codes;
   const int slot = static_cast<int>(row % kBlockRows);
   const std::int64_t first_cell = row / kBlockRows * x.cells;
-  const std::int8_t* codes = x.codes + (first_cell * kBlockRows + slot) * kInt8CellDepth;
-  const float* scales = x.scales + first_cell * 2 * kBlockRows + slot;
-  const std::int32_t* sums = x.sums + first_cell * 2 * kBlockRows + slot;
-  const float* float_sums = x.float_sums + first_cell * 2 * kBlockRows + slot;
   const std::uint8_t* cell = w.data + panel * w.cells * w.cell_bytes;
   __m256 acc[kRows][2];
   for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
-  for (std::int64_t c = 0; c < w.cells; ++c) {
+  for (std::int64_t c = 0; c < w.cells; ++c, cell += w.cell_bytes) {
+    const std::int64_t code = ((first_cell + c) * kBlockRows + slot) * kInt8CellDepth;
 #pragma GCC unroll 2
-    for (int part = 0; part < 2; ++part) {  // features 0..7, then 8..15
-      const std::uint8_t* lines = cell + part * kHalf * 4;
-      const std::uint8_t* scale = cell + kCodeBytes + part * kHalf * 2;
-      __m256i dots0[kRows], dots1[kRows];
-      Dots<kCodes, kRows>(lines, 0, codes, sums, dots0);
-      Dots<kCodes, kRows>(lines, 1, codes + kGroup, sums + kBlockRows, dots1);
-      const __m256 scale0 = Halves(scale);
-      const __m256 scale1 = Halves(scale + 32);
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t at = ((first_cell + c) * 2 + half) * kBlockRows + slot;
+#pragma GCC unroll 2
+      for (int part = 0; part < 2; ++part) {  // features 0..7, then 8..15
+        __m256i dots[kRows];
+        Dots<kCodes, kRows>(cell + part * kHalf * 4, half, x.high + code + half * kGroup,
+                            x.low + code + half * kGroup, x.sums + at, dots);
+        const std::uint8_t* scale = cell + kCodeBytes + half * 32 + part * kHalf * 2;
 #pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        __m256 f0 = _mm256_mul_ps(_mm256_cvtepi32_ps(dots0[r]), scale0);
-        __m256 f1 = _mm256_mul_ps(_mm256_cvtepi32_ps(dots1[r]), scale1);
-        if constexpr (kCodes == Codes::kInt4Minimum) {
-          f0 = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r]), Halves(scale + kLineBytes), f0);
-          f1 = _mm256_fmadd_ps(_mm256_set1_ps(float_sums[r + kBlockRows]),
-                               Halves(scale + kLineBytes + 32), f1);
+        for (int r = 0; r < kRows; ++r) {
+          const __m256 product =
+              _mm256_mul_ps(_mm256_cvtepi32_ps(dots[r]), _mm256_set1_ps(x.steps[at + r]));
+          acc[r][part] = _mm256_fmadd_ps(product, Halves(scale), acc[r][part]);
+          if constexpr (kCodes == Codes::kInt4Minimum) {
+            acc[r][part] = _mm256_fmadd_ps(_mm256_set1_ps(x.half_sums[at + r]),
+                                           Halves(scale + kLineBytes), acc[r][part]);
+          }
         }
-        acc[r][part] = _mm256_fmadd_ps(f0, _mm256_set1_ps(scales[r]), acc[r][part]);
-        acc[r][part] = _mm256_fmadd_ps(f1, _mm256_set1_ps(scales[r + kBlockRows]), acc[r][part]);
       }
     }
-    cell += w.cell_bytes;
-    codes += kBlockRows * kInt8CellDepth;
-    scales += 2 * kBlockRows;
-    sums += 2 * kBlockRows;
-    float_sums += 2 * kBlockRows;
   }
   const std::int64_t first = panel * kPanelCols;
   const std::int64_t left = w.rows - first;

@@ -1,7 +1,5 @@
 // INT8 and INT4 products with AVX-512 VNNI: up to 8 activation rows share each load of weights.
 #if defined(__x86_64__)
-#include <type_traits>
-
 #include "kernels/avx512-inl.h"
 #include "kernels/kernel_functions.h"
 
@@ -14,79 +12,83 @@ constexpr std::int64_t kAhead = 4096;
 
 enum class Codes { kInt8, kInt4, kInt4Minimum };
 
-// What the offset of the weights adds to a dot product. Slots of a block that hold no row have
-// arbitrary sums, whose results nobody reads: unsigned, because they may overflow.
-template <int kOffset>
-TARE_KERNEL_INLINE int OffsetPayback(std::int32_t sum) {
-  return static_cast<int>(0u - static_cast<unsigned>(kOffset) * static_cast<unsigned>(sum));
+// Line `i` of a half cell as unsigned bytes: signed codes 128 too large, the 4-bit codes of second
+// halves 16 times as large.
+template <Codes kCodes, int kHalf>
+TARE_KERNEL_INLINE __m512i Line(const std::uint8_t* cell, int i) {
+  if constexpr (kCodes == Codes::kInt8) {
+    return _mm512_xor_si512(_mm512_load_si512(cell + kHalf * kInt8Codes / 2 + i * kLineBytes),
+                            _mm512_set1_epi8(static_cast<char>(0x80)));
+  } else {
+    return _mm512_and_si512(_mm512_load_si512(cell + i * kLineBytes),
+                            _mm512_set1_epi8(static_cast<char>(kHalf == 0 ? 0x0f : 0xf0)));
+  }
+}
+
+// By how many bits the sum of a half's codes must be shifted to take back what Line adds to codes;
+// 4-bit codes stand for 8 less.
+template <Codes kCodes, int kHalf>
+constexpr int kOffsetBits = kCodes == Codes::kInt8 ? 7
+                            : kHalf == 0           ? 3
+                                                   : 7;
+
+// One half of a cell into the sums of kRows rows.
+template <Codes kCodes, int kHalf, int kRows>
+TARE_KERNEL_INLINE void AddHalf(const std::uint8_t* cell, const ActivationCells& x,
+                                std::int64_t cell_of_row, int slot, __m512* acc) {
+  const std::int64_t code = (cell_of_row * kBlockRows + slot) * kInt8CellDepth + kHalf * kGroup;
+  const std::int64_t at = (cell_of_row * 2 + kHalf) * kBlockRows + slot;
+  const std::int8_t* high = x.high + code;
+  const std::int8_t* low = x.low + code;
+  __m512i dot_high[kRows], dot_low[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    dot_high[r] = _mm512_setzero_si512();
+    dot_low[r] = _mm512_setzero_si512();
+    if constexpr (kCodes != Codes::kInt4Minimum) {
+      dot_low[r] = _mm512_slli_epi32(_mm512_set1_epi32(x.sums[at + r]), kOffsetBits<kCodes, kHalf>);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m512i line = Line<kCodes, kHalf>(cell, i);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const int from = r * kInt8CellDepth + i * 4;
+      dot_high[r] = _mm512_dpbusd_epi32(dot_high[r], line, BroadcastPair(high + from));
+      dot_low[r] = _mm512_dpbusd_epi32(dot_low[r], line, BroadcastPair(low + from));
+    }
+  }
+  constexpr int kCodeBytes = kCodes == Codes::kInt8 ? kInt8Codes : kInt4Codes;
+  const __m512 scale = LoadScales(cell + kCodeBytes + kHalf * 32);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(dot_high[r], kLowBits), dot_low[r]);
+    if constexpr (kCodes != Codes::kInt8 && kHalf == 1) dot = _mm512_srai_epi32(dot, 4);
+    const __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_set1_ps(x.steps[at + r]));
+    acc[r] = _mm512_fmadd_ps(product, scale, acc[r]);
+    if constexpr (kCodes == Codes::kInt4Minimum) {
+      const __m512 minimum = LoadScales(cell + kCodeBytes + kLineBytes + kHalf * 32);
+      acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(x.half_sums[at + r]), minimum, acc[r]);
+    }
+  }
 }
 
 template <Codes kCodes, int kRows>
 TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x, const Output& out,
                                   std::int64_t panel, std::int64_t row) {
-  constexpr bool kIsInt8 = kCodes == Codes::kInt8;
-  constexpr int kOffset = kIsInt8 ? 128 : kCodes == Codes::kInt4 ? 8 : 0;
-  constexpr int kCodeBytes = kIsInt8 ? kInt8Codes : kInt4Codes;
+  constexpr int kCodeBytes = kCodes == Codes::kInt8 ? kInt8Codes : kInt4Codes;
   const int slot = static_cast<int>(row % kBlockRows);
   const std::int64_t first_cell = row / kBlockRows * x.cells;
-  const std::int8_t* codes = x.codes + (first_cell * kBlockRows + slot) * kInt8CellDepth;
-  const float* scales = x.scales + first_cell * 2 * kBlockRows + slot;
-  const std::int32_t* sums = x.sums + first_cell * 2 * kBlockRows + slot;
-  const float* float_sums = x.float_sums + first_cell * 2 * kBlockRows + slot;
   const std::uint8_t* cell = CellAt(w, panel, 0);
-  const __m512i low_bits = _mm512_set1_epi8(0x0f);
-  const __m512i flip = _mm512_set1_epi8(static_cast<char>(0x80));
-
   __m512 acc[kRows];
   for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
-  for (std::int64_t c = 0; c < w.cells; ++c) {
-    for (int line = 0; line < kCodeBytes; line += kLineBytes) {
+  for (std::int64_t c = 0; c < w.cells; ++c, cell += w.cell_bytes) {
+#pragma GCC unroll 20
+    for (int line = 0; line < kCodeBytes + kLineBytes; line += kLineBytes) {
       _mm_prefetch(reinterpret_cast<const char*>(cell + kAhead + line), _MM_HINT_T0);
     }
-    __m512i dot0[kRows], dot1[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      // Weights enter as unsigned bytes, kOffset too large.
-      dot0[r] = _mm512_set1_epi32(OffsetPayback<kOffset>(sums[r]));
-      dot1[r] = _mm512_set1_epi32(OffsetPayback<kOffset>(sums[r + kBlockRows]));
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      __m512i w0, w1;
-      if constexpr (kIsInt8) {
-        w0 = _mm512_xor_si512(_mm512_load_si512(cell + i * kLineBytes), flip);
-        w1 = _mm512_xor_si512(_mm512_load_si512(cell + (i + 8) * kLineBytes), flip);
-      } else {
-        const __m512i both = _mm512_load_si512(cell + i * kLineBytes);
-        w0 = _mm512_and_si512(both, low_bits);
-        w1 = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_bits);
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const std::int8_t* input = codes + r * kInt8CellDepth + i * 4;
-        dot0[r] = _mm512_dpbusd_epi32(dot0[r], w0, BroadcastPair(input));
-        dot1[r] = _mm512_dpbusd_epi32(dot1[r], w1, BroadcastPair(input + kGroup));
-      }
-    }
-    const __m512 scale0 = LoadScales(cell + kCodeBytes);
-    const __m512 scale1 = LoadScales(cell + kCodeBytes + 32);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      __m512 f0 = _mm512_mul_ps(_mm512_cvtepi32_ps(dot0[r]), scale0);
-      __m512 f1 = _mm512_mul_ps(_mm512_cvtepi32_ps(dot1[r]), scale1);
-      if constexpr (kCodes == Codes::kInt4Minimum) {
-        const __m512 minimum0 = LoadScales(cell + kCodeBytes + kLineBytes);
-        const __m512 minimum1 = LoadScales(cell + kCodeBytes + kLineBytes + 32);
-        f0 = _mm512_fmadd_ps(_mm512_set1_ps(float_sums[r]), minimum0, f0);
-        f1 = _mm512_fmadd_ps(_mm512_set1_ps(float_sums[r + kBlockRows]), minimum1, f1);
-      }
-      acc[r] = _mm512_fmadd_ps(f0, _mm512_set1_ps(scales[r]), acc[r]);
-      acc[r] = _mm512_fmadd_ps(f1, _mm512_set1_ps(scales[r + kBlockRows]), acc[r]);
-    }
-    cell += w.cell_bytes;
-    codes += kBlockRows * kInt8CellDepth;
-    scales += 2 * kBlockRows;
-    sums += 2 * kBlockRows;
-    float_sums += 2 * kBlockRows;
+    AddHalf<kCodes, 0, kRows>(cell, x, first_cell + c, slot, acc);
+    AddHalf<kCodes, 1, kRows>(cell, x, first_cell + c, slot, acc);
   }
   const __mmask16 mask = PanelMask(w, panel);
   float* y = out.y + row * out.stride + panel * kPanelCols;
@@ -114,6 +116,25 @@ TARE_KERNEL_INLINE void Panels(const WeightCells& w, const ActivationCells& x, c
 }
 
 }  // namespace
+
+void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
+                 const CodeRows& to) {
+  for (std::int64_t group = 0; group < 2 * cells; ++group) {
+    const GroupCodes codes = QuantizeGroup(x, cols, group);
+    const std::int64_t code = (group / 2 * kBlockRows + slot) * kInt8CellDepth + group % 2 * kGroup;
+    const auto store = [](std::int8_t* at, __m512i values) {
+      _mm_store_si128(reinterpret_cast<__m128i*>(at), _mm512_cvtepi32_epi8(values));
+    };
+    store(to.high + code, codes.high[0]);
+    store(to.high + code + 16, codes.high[1]);
+    store(to.low + code, codes.low[0]);
+    store(to.low + code + 16, codes.low[1]);
+    const std::int64_t at = group * kBlockRows + slot;
+    to.steps[at] = codes.step;
+    to.sums[at] = -codes.sum;
+    to.half_sums[at] = static_cast<float>(codes.sum) * codes.step;
+  }
+}
 
 void MatMulInt8(const WeightCells& w, const ActivationCells& x, const Output& out,
                 std::int64_t begin, std::int64_t end) {

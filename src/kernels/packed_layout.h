@@ -22,17 +22,21 @@
 //
 // Activations X[m, k] are cut into blocks of 16 rows; within a block the same cells follow each
 // other, 64 bytes per row (32 BF16 or 64 INT8 values): 16 rows of a cell are an AMX tile.
-// INT8 activations have one scale for each row and half of a cell (32 values), and the sum of that
-// half's codes, which takes minima and offsets out of the inner loops.
+// Activations of integer products are integers of 12 bits: each row and half of a cell (32 values)
+// has a step, the power of two for which its largest magnitude lies in [1024, 2048), and value =
+// step * code with -2048 <= code <= 2048. A code is kept as two signed bytes,
+// code = 32 * high + low with -64 <= high <= 64 and -16 <= low <= 15, which byte dot products take
+// as they are; where many rows meet AMX both parts are kept as BF16 numbers with the step already
+// applied. The sum of a half's codes takes minima and offsets out of the inner loops.
 //
-// Where there is AMX, integer weights meet BF16 activations instead (matmul_int_amx.cc).
-//
-// The order of float operations of an integer product is part of the format, so that every
-// other instruction set and every number of rows gives the same bits. For row m, feature n, over
-// cells in rising order, with d0 and d1 the exact integer dot products of the two halves:
-//   f = d0 * s0;  with minima: f = fma(sum0, m0, f);  y = fma(f, activation_scale0, y)
-//   f = d1 * s1;  with minima: f = fma(sum1, m1, f);  y = fma(f, activation_scale1, y)
-// and y starts as 0.
+// 12 bits with a step for 32 values err less than BF16's 8 significant bits do (the error of a
+// value is at most 2^-11 of the half's largest), and a dot product of 32 of them with codes of 8
+// bits is below 2^24: it is the same number in integers, in BF16 tile products and as a float. So
+// the order of float operations of an integer product is all that has to be fixed, and is part of
+// the format, so that every instruction set and every number of rows gives the same bits. For row
+// m, feature n, over halves of cells in rising order, with d the exact dot product of the codes:
+//   y = fma(d * step, scale, y);  with minima then: y = fma(sum * step, minimum, y)
+// and y starts as 0. d * step and sum * step are exact.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +58,9 @@ inline constexpr int kInt8CellDepth = 64;
 inline constexpr int kInt8Codes = 16 * kLineBytes;
 inline constexpr int kInt4Codes = 8 * kLineBytes;
 
+inline constexpr int kCodeBits = 11;  // an activation's code is at most 2^11 in magnitude
+inline constexpr int kLowBits = 5;    // of them in its low byte
+
 // What a kernel needs to know of a packed matrix.
 struct WeightCells {
   WeightType type = WeightType::kF32;
@@ -73,14 +80,14 @@ struct ActivationCells {
   const float* f32 = nullptr;           // [rows, cols] as given
   std::int64_t cells = 0;               // of a block, in the form below that is set
   const std::uint16_t* bf16 = nullptr;  // [rows / 16][cells][16][32]
-  const std::int8_t* codes = nullptr;   // [rows / 16][cells][16][64]
-  const float* scales = nullptr;        // [rows / 16][cells][2][16]
-  const std::int32_t* sums = nullptr;   // [rows / 16][cells][2][16] sums of codes per half
-  const float* float_sums = nullptr;    // the same as floats (exact)
-  // What AMX multiplies integer weights with (matmul_int_amx.cc): BF16 in the order its tiles want,
-  // [rows / 16][groups][16][32], and the sums of each 32, [rows / 16][groups][16].
-  const std::uint16_t* code_bf16 = nullptr;
-  const float* group_sums = nullptr;
+  const std::int8_t* high = nullptr;    // [rows / 16][cells][16][64]
+  const std::int8_t* low = nullptr;     // [rows / 16][cells][16][64]
+  const float* steps = nullptr;         // [rows / 16][cells][2][16]
+  const std::int32_t* sums = nullptr;   // [rows / 16][cells][2][16] minus the sum of a half's codes
+  const float* half_sums = nullptr;     // [rows / 16][cells][2][16] sum of codes * step
+  // For many rows on AMX, instead of high, low, steps and sums: step * 32 * high and step * low as
+  // BF16 in the order its tiles want (matmul_int_amx.cc), [rows / 16][cells][2][high, low][16][32].
+  const std::uint16_t* tiles = nullptr;
 };
 
 // y: [rows, weight rows], `stride` floats between rows.

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
+#include "kernels/matmul.h"
 #include "kernels/tensor_view.h"
 #include "model/family.h"
 #include "model/model_config.h"
@@ -29,6 +31,21 @@ struct StoredTensor {
   std::string ShapeText() const;
 };
 
+// What a tensor's values will be, known without reading them.
+struct TensorForm {
+  kernels::StoredType type = kernels::StoredType::kF32;
+  // What it is computed with unless --dtype says otherwise.
+  kernels::WeightType natural = kernels::WeightType::kF32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+
+// A tensor's values: in the file, or decoded into memory of their own.
+struct TensorValues {
+  kernels::TensorView view;
+  std::shared_ptr<const void> decoded;  // keeps the bytes of `view`; null: storage() does
+};
+
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -42,8 +59,11 @@ class Checkpoint {
   // All tensors by their common name; those without one under the name the file has.
   virtual std::vector<std::string> TensorNames() const = 0;
   virtual std::optional<StoredTensor> Find(std::string_view common_name) const = 0;
-  // The values; the tensor must exist. Refuses types we cannot read, by name.
-  virtual Result<kernels::TensorView> View(std::string_view common_name) const = 0;
+  // The tensor must exist. Refuses types we cannot read, by name.
+  virtual Result<TensorForm> Form(std::string_view common_name) const = 0;
+  // The values in that form; the tensor must exist. Those of quantised folders are decoded with
+  // `pool`, as often as asked for.
+  virtual Result<TensorValues> Values(std::string_view common_name, ThreadPool& pool) const = 0;
   // The file's own name for a tensor that need not exist.
   virtual std::string FileName(std::string_view common_name) const = 0;
 

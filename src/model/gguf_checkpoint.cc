@@ -32,16 +32,26 @@ class GgufCheckpoint : public Checkpoint {
     return stored;
   }
 
-  Result<kernels::TensorView> View(std::string_view name) const override {
-    const GgufTensor* tensor = file_->Find(name);
-    TARE_CHECK(tensor != nullptr);
-    return file_->View(*tensor);
+  Result<TensorForm> Form(std::string_view name) const override {
+    TARE_TRY(const kernels::TensorView view, View(name));
+    return TensorForm{view.type, kernels::NaturalType(view.type), view.rows, view.cols};
+  }
+
+  Result<TensorValues> Values(std::string_view name, ThreadPool&) const override {
+    TARE_TRY(const kernels::TensorView view, View(name));
+    return TensorValues{view, nullptr};
   }
 
   std::string FileName(std::string_view name) const override { return std::string(name); }
   std::shared_ptr<const void> storage() const override { return file_->mapping(); }
 
  private:
+  Result<kernels::TensorView> View(std::string_view name) const {
+    const GgufTensor* tensor = file_->Find(name);
+    TARE_CHECK(tensor != nullptr);
+    return file_->View(*tensor);
+  }
+
   std::shared_ptr<const GgufFile> file_;
   GgufConfig config_;
 };

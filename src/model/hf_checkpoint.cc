@@ -1,14 +1,19 @@
 #include "model/hf_checkpoint.h"
 
+#include <algorithm>
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "model/coded_tensor.h"
 #include "model/config_json.h"
+#include "model/quant_config.h"
 #include "model/safetensors.h"
 
 namespace tare::model {
@@ -82,10 +87,21 @@ bool Redundant(std::string_view name, const ModelConfig& config) {
          (config.tied_embeddings && name == "lm_head.weight");
 }
 
+// "model.norm.weight" -> {"model.norm", "weight"}
+std::pair<std::string_view, std::string_view> SplitEnd(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return {{}, name};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+bool AllZero(std::span<const std::byte> bytes) {
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
 class HuggingFaceCheckpoint : public Checkpoint {
  public:
-  HuggingFaceCheckpoint(std::string name, JsonConfig config)
-      : name_(std::move(name)), config_(std::move(config)) {}
+  HuggingFaceCheckpoint(std::string name, JsonConfig config, const QuantConfig& quantization)
+      : name_(std::move(name)), config_(std::move(config)), quantization_(quantization) {}
 
   const std::string& name() const override { return name_; }
   const ModelConfig& config() const override { return config_.config; }
@@ -95,17 +111,102 @@ class HuggingFaceCheckpoint : public Checkpoint {
   std::vector<std::string> TensorNames() const override {
     std::vector<std::string> names;
     for (const auto& entry : tensors_) names.push_back(entry.first);
+    for (const auto& entry : coded_) names.push_back(entry.first);
     return names;
   }
 
   std::optional<StoredTensor> Find(std::string_view name) const override {
+    if (const auto coded = coded_.find(name); coded != coded_.end()) {
+      const TensorForm& form = coded->second.form();
+      return StoredTensor{coded->second.name(),
+                          {form.rows, form.cols},
+                          coded->second.bytes(),
+                          coded->second.type_name()};
+    }
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) return {};
     const SafetensorsTensor& tensor = *found->second.tensor;
     return StoredTensor{found->second.name, tensor.shape, tensor.data.size(), tensor.type.c_str()};
   }
 
-  Result<kernels::TensorView> View(std::string_view name) const override {
+  Result<TensorForm> Form(std::string_view name) const override {
+    if (const auto coded = coded_.find(name); coded != coded_.end()) return coded->second.form();
+    TARE_TRY(const kernels::TensorView view, View(name));
+    return TensorForm{view.type, kernels::NaturalType(view.type), view.rows, view.cols};
+  }
+
+  Result<TensorValues> Values(std::string_view name, ThreadPool& pool) const override {
+    if (const auto coded = coded_.find(name); coded != coded_.end()) {
+      return coded->second.Decode(pool);
+    }
+    TARE_TRY(const kernels::TensorView view, View(name));
+    return TensorValues{view, nullptr};
+  }
+
+  std::string FileName(std::string_view name) const override { return ToHuggingFace(name); }
+  std::shared_ptr<const void> storage() const override { return files_; }
+
+  Status AddFile(const std::filesystem::path& path) {
+    TARE_TRY(SafetensorsFile file, SafetensorsFile::Open(path));
+    files_->push_back(std::move(file));
+    const SafetensorsFile& kept = files_->back();
+    for (const auto& [name, tensor] : kept.tensors()) {
+      if (Redundant(name, config_.config)) continue;
+      file_names_.insert(name);
+      if (!tensors_.emplace(ToCommon(name), Place{name, &tensor}).second) {
+        return Fail(ErrorKind::kCorrupt, "{}: tensor '{}' is in another shard already", kept.name(),
+                    name);
+      }
+    }
+    return {};
+  }
+
+  // Brings the parts of every coded weight together; call it once, after the last file.
+  Status CombineCodes() {
+    if (quantization_.method == QuantMethod::kNone) return {};
+    std::vector<std::string> stems;  // common names, without the end
+    for (const auto& [name, place] : tensors_) {
+      const auto [stem, end] = SplitEnd(name);
+      if (CodedTensor::HoldsCodes(quantization_, end, *place.tensor)) stems.emplace_back(stem);
+    }
+    for (const std::string& stem : stems) {
+      CodedTensor::Parts parts;
+      std::string own_stem;
+      const auto first = tensors_.lower_bound(stem + ".");
+      for (auto at = first; at != tensors_.end() && at->first.starts_with(stem + ".");) {
+        const std::string end(SplitEnd(at->first).second);
+        const bool codes = CodedTensor::HoldsCodes(quantization_, end, *at->second.tensor);
+        if (at->first.size() != stem.size() + 1 + end.size() ||
+            (!codes && !CodedTensor::BelongsToCodes(end) && !IsEmptyBias(stem, end, at->second))) {
+          ++at;
+          continue;
+        }
+        if (codes) own_stem = SplitEnd(at->second.name).first;
+        const bool of_use = !CodedTensor::IsOfNoUse(end) && end != "bias";
+        if (of_use) parts.emplace(end, at->second.tensor);
+        at = tensors_.erase(at);
+      }
+      TARE_TRY(CodedTensor coded,
+               CodedTensor::Make(quantization_, name_, std::move(own_stem), std::move(parts)));
+      if (tensors_.contains(stem + ".weight")) {
+        return Fail(ErrorKind::kCorrupt, "{}: tensor '{}' is stored both as numbers and as codes",
+                    name_, coded.name());
+      }
+      coded_.emplace(stem + ".weight", std::move(coded));
+    }
+    return {};
+  }
+
+  // Whether a tensor of this name in the files is known, as itself or as a part of a weight.
+  bool HasFileTensor(const std::string& name) const { return file_names_.contains(name); }
+
+ private:
+  struct Place {
+    std::string name;  // in the file
+    const SafetensorsTensor* tensor;
+  };
+
+  Result<kernels::TensorView> View(std::string_view name) const {
     const auto found = tensors_.find(name);
     TARE_CHECK(found != tensors_.end());
     const SafetensorsTensor& tensor = *found->second.tensor;
@@ -121,35 +222,23 @@ class HuggingFaceCheckpoint : public Checkpoint {
     return kernels::TensorView{*tensor.stored, rows, cols, tensor.data};
   }
 
-  std::string FileName(std::string_view name) const override { return ToHuggingFace(name); }
-  std::shared_ptr<const void> storage() const override { return files_; }
-
-  Status AddFile(const std::filesystem::path& path) {
-    TARE_TRY(SafetensorsFile file, SafetensorsFile::Open(path));
-    files_->push_back(std::move(file));
-    const SafetensorsFile& kept = files_->back();
-    for (const auto& [name, tensor] : kept.tensors()) {
-      if (Redundant(name, config_.config)) continue;
-      if (!tensors_.emplace(ToCommon(name), Place{name, &tensor}).second) {
-        return Fail(ErrorKind::kCorrupt, "{}: tensor '{}' is in another shard already", kept.name(),
-                    name);
-      }
-    }
-    return {};
+  // Some quantisers write a bias of zeros beside every weight, whether the model has one or not.
+  bool IsEmptyBias(std::string_view stem, std::string_view end, const Place& place) const {
+    if (end != "bias" || !AllZero(place.tensor->data)) return false;
+    const std::string_view part = SplitEnd(stem).second;
+    const bool wanted = part == "attn_q" || part == "attn_k" || part == "attn_v";
+    return !(wanted && config_.config.attention_bias);
   }
-
- private:
-  struct Place {
-    std::string name;  // in the file
-    const SafetensorsTensor* tensor;
-  };
 
   std::string name_;
   JsonConfig config_;
+  QuantConfig quantization_;
   // A list: its elements stay where they are.
   std::shared_ptr<std::list<SafetensorsFile>> files_ =
       std::make_shared<std::list<SafetensorsFile>>();
   std::map<std::string, Place, std::less<>> tensors_;
+  std::set<std::string> file_names_;
+  std::map<std::string, CodedTensor, std::less<>> coded_;  // by the weight's common name
 };
 
 // Shard file -> names of the tensors it must hold.
@@ -173,19 +262,10 @@ Result<std::map<std::string, std::vector<std::string>>> ReadIndex(
   return shards;
 }
 
-Status RefuseQuantized(const std::filesystem::path& config_path) {
+Result<QuantConfig> ReadQuantization(const std::filesystem::path& config_path) {
   TARE_TRY(const std::string text, ReadFile(config_path));
   const json config = json::parse(text, nullptr, false);
-  const auto found = config.find("quantization_config");
-  if (found == config.end() || found->is_null()) return {};
-  const std::string method =
-      found->is_object() && found->contains("quant_method") && (*found)["quant_method"].is_string()
-          ? (*found)["quant_method"].get<std::string>()
-          : "unnamed";
-  return Fail(ErrorKind::kUnsupported,
-              "{}: the checkpoint is quantised with '{}', which cannot be loaded; use the model's "
-              "16-bit files, or a GGUF file",
-              config_path.string(), method);
+  return ReadQuantConfig(config, config_path.string());
 }
 
 }  // namespace
@@ -193,12 +273,14 @@ Status RefuseQuantized(const std::filesystem::path& config_path) {
 Result<std::unique_ptr<Checkpoint>> OpenHuggingFaceFolder(const std::filesystem::path& folder) {
   const auto config_path = folder / "config.json";
   TARE_TRY(JsonConfig config, ReadJsonConfig(config_path));
-  TARE_RETURN_IF_ERROR(RefuseQuantized(config_path));
-  auto checkpoint = std::make_unique<HuggingFaceCheckpoint>(folder.string(), std::move(config));
+  TARE_TRY(const QuantConfig quantization, ReadQuantization(config_path));
+  auto checkpoint =
+      std::make_unique<HuggingFaceCheckpoint>(folder.string(), std::move(config), quantization);
   std::error_code code;
   const auto single = folder / "model.safetensors";
   if (std::filesystem::exists(single, code)) {
     TARE_RETURN_IF_ERROR(checkpoint->AddFile(single));
+    TARE_RETURN_IF_ERROR(checkpoint->CombineCodes());
     return checkpoint;
   }
   const auto index_path = folder / "model.safetensors.index.json";
@@ -212,12 +294,13 @@ Result<std::unique_ptr<Checkpoint>> OpenHuggingFaceFolder(const std::filesystem:
     TARE_RETURN_IF_ERROR(checkpoint->AddFile(folder / shard));
     for (const std::string& name : names) {
       if (Redundant(name, checkpoint->config())) continue;
-      if (!checkpoint->Find(ToCommon(name))) {
+      if (!checkpoint->HasFileTensor(name)) {
         return Fail(ErrorKind::kCorrupt, "{}: tensor '{}' is listed in the index, but missing",
                     (folder / shard).string(), name);
       }
     }
   }
+  TARE_RETURN_IF_ERROR(checkpoint->CombineCodes());
   return checkpoint;
 }
 

@@ -5,10 +5,13 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "model/load.h"
 #include "model/safetensors.h"
+#include "model/safetensors_writer.h"
 #include "model/tiny_checkpoint.h"
 
 namespace tare::model {
@@ -136,9 +139,134 @@ TEST_F(HuggingFaceTest, NamesTensorsAsTheFileDoes) {
 
 TEST_F(HuggingFaceTest, RefusesQuantisedFoldersByMethod) {
   json config = models_.front().config;
-  config["quantization_config"] = {{"quant_method", "awq"}};
+  config["quantization_config"] = {{"quant_method", "hqq"}};
   Write("config.json", config.dump());
-  EXPECT_THAT(Error(), HasSubstr("quantised with 'awq'"));
+  EXPECT_THAT(Error(), HasSubstr("quantised with 'hqq'"));
+}
+
+// Layer matrices as 4-bit codes of compressed-tensors, and a folder of the values they stand for.
+// Between one matrix and the next everything that may differ does: zero points, order of groups,
+// left as numbers.
+class CodedFolder {
+ public:
+  explicit CodedFolder(const TinyModel& tiny) {
+    int index = 0;
+    for (const auto& [name, shape] : tiny.tensors) {
+      const std::vector<float> values = TinyWeights(name, shape);
+      const bool layer = name.find("_proj.weight") != std::string::npos;
+      if (!layer || index++ % 4 == 3) {
+        Add(coded_, name, "F32", shape, values);
+        Add(plain_, name, "F32", shape, values);
+        continue;
+      }
+      AddCoded(name.substr(0, name.size() - 7), shape[0], shape[1], values, index % 4);
+    }
+  }
+
+  Status WriteTo(const std::filesystem::path& path, bool coded) const {
+    const auto& tensors = coded ? coded_ : plain_;
+    std::vector<SafetensorsEntry> entries;
+    for (const auto& [entry, bytes] : tensors) entries.push_back(entry);
+    TARE_TRY(SafetensorsWriter writer, SafetensorsWriter::Create(path, entries));
+    for (const auto& [entry, bytes] : tensors) {
+      TARE_RETURN_IF_ERROR(writer.Add(std::as_bytes(std::span(bytes))));
+    }
+    return writer.Commit();
+  }
+
+ private:
+  using Tensors = std::vector<std::pair<SafetensorsEntry, std::string>>;
+
+  template <typename Value>
+  static void Add(Tensors& to, const std::string& name, const char* type,
+                  std::vector<std::int64_t> shape, const std::vector<Value>& values) {
+    std::string bytes(values.size() * sizeof(Value), '\0');
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    to.push_back({{name, type, std::move(shape)}, std::move(bytes)});
+  }
+
+  void AddCoded(const std::string& stem, std::int64_t rows, std::int64_t cols,
+                std::vector<float> values, int kind) {
+    const bool zero_points = kind == 2;
+    const bool shuffled = kind == 3;
+    const std::int64_t groups = cols / 32;
+    const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    std::vector<float> scales(size(rows * groups));
+    std::vector<std::int8_t> zeros(scales.size(), 0);
+    std::vector<std::uint32_t> words(size(rows * cols / 8), 0);
+    std::vector<std::int32_t> group_of(size(cols));
+    for (std::int64_t k = 0; k < cols; ++k) {
+      group_of[size(k)] = static_cast<std::int32_t>(shuffled ? k % groups : k / 32);
+    }
+    for (std::int64_t n = 0; n < rows; ++n) {
+      for (std::int64_t g = 0; g < groups; ++g) {
+        scales[size(n * groups + g)] = 0x1p-7f * static_cast<float>(1 + (n + g) % 3);
+        if (zero_points) zeros[size(n * groups + g)] = static_cast<std::int8_t>((n + g) % 5 - 2);
+      }
+      for (std::int64_t k = 0; k < cols; ++k) {
+        const std::size_t at = size(n * groups + group_of[size(k)]);
+        float& value = values[size(n * cols + k)];
+        const float code = std::clamp(std::nearbyint(value / scales[at]) + zeros[at], -8.0f, 7.0f);
+        value = scales[at] * (code - zeros[at]);
+        words[size((n * cols + k) / 8)] |= static_cast<std::uint32_t>(code + 8) << (k % 8 * 4);
+      }
+    }
+    Add(plain_, stem + ".weight", "F32", {rows, cols}, values);
+    Add(coded_, stem + ".weight_packed", "I32", {rows, cols / 8}, words);
+    Add(coded_, stem + ".weight_scale", "F32", {rows, groups}, scales);
+    Add(coded_, stem + ".weight_shape", "I64", {2}, std::vector<std::int64_t>{rows, cols});
+    Add(coded_, stem + ".bias", "F32", {rows}, std::vector<float>(size(rows), 0.0f));
+    if (zero_points) Add(coded_, stem + ".weight_zero_point", "I8", {rows, groups}, zeros);
+    if (shuffled) Add(coded_, stem + ".weight_g_idx", "I32", {cols}, group_of);
+  }
+
+  Tensors coded_, plain_;
+};
+
+TEST_F(HuggingFaceTest, CodesComputeLikeTheValuesTheyStandFor) {
+  const TinyModel& tiny = models_.front();
+  const CodedFolder folder(tiny);
+  json config = tiny.config;
+  ASSERT_TRUE(folder.WriteTo(dir_ / "model.safetensors", false));
+  auto plain = Load();
+  ASSERT_TRUE(plain) << plain.error().message;
+  config["quantization_config"] = {{"quant_method", "compressed-tensors"},
+                                   {"format", "pack-quantized"}};
+  Write("config.json", config.dump());
+  ASSERT_TRUE(folder.WriteTo(dir_ / "model.safetensors", true));
+  auto coded = Load();
+  ASSERT_TRUE(coded) << coded.error().message;
+  const auto& tokens = tiny.cases[0].tokens;
+  const auto expected = RunTokens(**plain, tokens, 512);
+  const auto logits = RunTokens(**coded, tokens, 512);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(MaxDifference(logits[i], expected[i]), 0.0f) << "position " << i;
+  }
+}
+
+TEST_F(HuggingFaceTest, CountsAndRefusesPartsOfCodedWeights) {
+  json config = models_.front().config;
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
+  Write("config.json", config.dump());
+  const CodedFolder folder(models_.front());
+  ASSERT_TRUE(folder.WriteTo(dir_ / "model.safetensors", true));
+  EXPECT_THAT(Error(), HasSubstr("_proj.weight_packed' has dtype I32"));  // no GPTQ tensor
+  config["quantization_config"] = {{"quant_method", "compressed-tensors"}};
+  Write("config.json", config.dump());
+  const auto checkpoint = OpenCheckpoint(dir_);
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  std::uint64_t bytes = 0;
+  bool found = false;
+  for (const std::string& name : (*checkpoint)->TensorNames()) {
+    const auto tensor = (*checkpoint)->Find(name);
+    bytes += tensor->bytes;
+    found |= std::string_view(tensor->type) == "packed 4 bit";
+    EXPECT_EQ(name.find("weight_"), std::string::npos) << name;
+  }
+  EXPECT_TRUE(found);
+  EXPECT_LT(bytes, std::filesystem::file_size(dir_ / "model.safetensors"));
+  const auto need = EstimateMemory(**checkpoint, {}, 0);
+  ASSERT_TRUE(need) << need.error().message;
 }
 
 TEST_F(HuggingFaceTest, ExpertsCanBeInspectedButNotComputed) {

@@ -62,13 +62,13 @@ Result<MemoryNeed> EstimateMemory(const Checkpoint& checkpoint, std::optional<We
   for (const std::string& name : checkpoint.TensorNames()) {
     const auto stored = checkpoint.Find(name);
     if (stored->shape.size() < 2) continue;  // vectors are small
-    TARE_TRY(const kernels::TensorView view, checkpoint.View(name));
+    TARE_TRY(const TensorForm form, checkpoint.Form(name));
     const bool table = name == "token_embd.weight";
-    if (table) need.weights += view.data.size();  // gathered from as stored
+    if (table) need.weights += stored->bytes;  // gathered from as stored
     if (table && !config.tied_embeddings) continue;
     const MatrixRole role =
         table || name == "output.weight" ? MatrixRole::kHead : MatrixRole::kLayer;
-    need.weights += PackedBytes(ChooseType(dtype, role, {&view.type, 1}), view.rows, view.cols);
+    need.weights += PackedBytes(ChooseType(dtype, role, {&form.natural, 1}), form.rows, form.cols);
   }
   need.kv = kv_tokens * KvBytesPerToken(config, kv_type);
   need.working = WorkingBytes(config);

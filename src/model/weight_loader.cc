@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "kernels/stored_blocks.h"
 #include "model/packed_cache.h"
 
 namespace tare::model {
@@ -36,30 +37,51 @@ struct Assembled {
   TensorView view;
 };
 
-// The form of the assembled rows, without their bytes.
-TensorView Outline(std::span<const TensorView> views) {
-  const bool same = std::ranges::all_of(
-      views, [&](const TensorView& view) { return view.type == views.front().type; });
+bool IsCodes4(StoredType type) {
+  return type == StoredType::kCodes4 || type == StoredType::kCodes4Zero;
+}
+
+// The form of the assembled rows, without their bytes. Parts of one type keep it, 4-bit codes with
+// and without zero points become those with; anything else meets in F32.
+TensorView Outline(std::span<const TensorForm> forms) {
   TensorView outline;
-  outline.type = same ? views.front().type : StoredType::kF32;
-  outline.cols = views.front().cols;
-  for (const TensorView& view : views) outline.rows += view.rows;
+  outline.type = forms.front().type;
+  outline.cols = forms.front().cols;
+  for (const TensorForm& form : forms) {
+    outline.rows += form.rows;
+    if (form.type == outline.type) continue;
+    outline.type =
+        IsCodes4(form.type) && IsCodes4(outline.type) ? StoredType::kCodes4Zero : StoredType::kF32;
+  }
   return outline;
 }
 
-Assembled Assemble(std::span<const TensorView> views, std::span<const MatrixPart> parts,
-                   bool reorder) {
+void AddZeroPoints(const TensorView& view, std::int64_t row, std::byte* to) {
+  const std::byte* from = kernels::RowBytes(view, row);
+  for (std::int64_t b = 0; b < view.cols / kernels::kStoredGroup; ++b) {
+    kernels::BlockCodes4 without;
+    std::memcpy(&without, from + b * std::int64_t{sizeof without}, sizeof without);
+    kernels::BlockCodes4Zero with{without.scale, 8, {}};
+    std::copy(std::begin(without.codes), std::end(without.codes), with.codes);
+    std::memcpy(to + b * std::int64_t{sizeof with}, &with, sizeof with);
+  }
+}
+
+Assembled Assemble(const TensorView& outline, std::span<const TensorValues> values,
+                   std::span<const MatrixPart> parts, bool reorder) {
   Assembled out;
-  out.view = Outline(views);
+  out.view = outline;
   const std::size_t row_bytes = RowBytes(out.view);
   out.bytes.resize(static_cast<std::size_t>(out.view.rows) * row_bytes);
   std::byte* to = out.bytes.data();
   std::vector<float> row_values(static_cast<std::size_t>(out.view.cols));
-  for (std::size_t p = 0; p < views.size(); ++p) {
-    const TensorView& view = views[p];
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    const TensorView& view = values[p].view;
     for (std::int64_t row = 0; row < view.rows; ++row, to += row_bytes) {
       const std::int64_t source = reorder ? SourceRow(row, parts[p].rotated) : row;
-      if (view.type == out.view.type) {
+      if (view.type != out.view.type && out.view.type == StoredType::kCodes4Zero) {
+        AddZeroPoints(view, source, to);
+      } else if (view.type == out.view.type) {
         std::memcpy(to, view.data.data() + static_cast<std::size_t>(source) * row_bytes, row_bytes);
       } else {
         kernels::DequantizeRow(view, source, row_values);
@@ -74,13 +96,13 @@ Assembled Assemble(std::span<const TensorView> views, std::span<const MatrixPart
 }  // namespace
 
 WeightType ChooseType(std::optional<WeightType> dtype, MatrixRole role,
-                      std::span<const StoredType> stored) {
+                      std::span<const WeightType> natural) {
   if (dtype) {
     return *dtype == WeightType::kInt4 && role == MatrixRole::kHead ? WeightType::kInt8 : *dtype;
   }
   // WeightType goes from wide to narrow; stacked parts share the widest any of them needs.
   WeightType widest = WeightType::kInt4;
-  for (const StoredType type : stored) widest = std::min(widest, kernels::NaturalType(type));
+  for (const WeightType type : natural) widest = std::min(widest, type);
   return widest;
 }
 
@@ -97,16 +119,16 @@ void WeightLoader::Report(std::string_view what) {
       std::min(1.0, static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_)), what);
 }
 
-Result<TensorView> WeightLoader::Take(std::string_view name, std::int64_t rows, std::int64_t cols) {
+Result<TensorForm> WeightLoader::Take(std::string_view name, std::int64_t rows, std::int64_t cols) {
   const auto stored = checkpoint_.Find(name);
   if (!stored) {
     return Fail(ErrorKind::kCorrupt,
                 "{}: tensor '{}' is missing; the checkpoint is incomplete, or not of family {}",
                 checkpoint_.name(), checkpoint_.FileName(name), checkpoint_.config().family);
   }
-  TARE_TRY(const TensorView view, checkpoint_.View(name));
+  TARE_TRY(const TensorForm form, checkpoint_.Form(name));
   const bool vector = rows == 1 && stored->shape.size() == 1;
-  if (view.rows != rows || view.cols != cols || (stored->shape.size() != 2 && !vector)) {
+  if (form.rows != rows || form.cols != cols || (stored->shape.size() != 2 && !vector)) {
     const std::string wanted = rows == 1 && stored->shape.size() <= 1
                                    ? fmt::format("[{}]", cols)
                                    : fmt::format("[{}, {}]", rows, cols);
@@ -117,14 +139,15 @@ Result<TensorView> WeightLoader::Take(std::string_view name, std::int64_t rows, 
   Report(name);
   done_bytes_ += stored->bytes;
   taken_.insert(std::string(name));
-  return view;
+  return form;
 }
 
 Result<std::vector<float>> WeightLoader::Vector(std::string_view name, std::int64_t size,
                                                 std::optional<RotatedHeads> rotated) {
-  TARE_TRY(const TensorView view, Take(name, 1, size));
+  TARE_RETURN_IF_ERROR(Take(name, 1, size));
+  TARE_TRY(const TensorValues values, checkpoint_.Values(name, *options_.pool));
   std::vector<float> stored(static_cast<std::size_t>(size));
-  kernels::DequantizeRow(view, 0, stored);
+  kernels::DequantizeRow(values.view, 0, stored);
   if (!rotated || checkpoint_.rotary_pairs() == RotaryPairs::kHalves) return stored;
   std::vector<float> ordered(stored.size());
   for (std::int64_t i = 0; i < size; ++i) {
@@ -134,7 +157,15 @@ Result<std::vector<float>> WeightLoader::Vector(std::string_view name, std::int6
 }
 
 Result<TensorView> WeightLoader::Rows(std::string_view name, std::int64_t rows, std::int64_t cols) {
-  return Take(name, rows, cols);
+  TARE_RETURN_IF_ERROR(Take(name, rows, cols));
+  TARE_TRY(const TensorValues values, checkpoint_.Values(name, *options_.pool));
+  if (values.decoded != nullptr) {
+    return Fail(ErrorKind::kUnsupported,
+                "{}: tensor '{}' is quantised; a table that rows are taken from must be stored as "
+                "numbers",
+                checkpoint_.name(), checkpoint_.FileName(name));
+  }
+  return values.view;
 }
 
 Result<kernels::PackedMatrix> WeightLoader::Matrix(std::string_view name, std::int64_t rows,
@@ -145,31 +176,37 @@ Result<kernels::PackedMatrix> WeightLoader::Matrix(std::string_view name, std::i
 
 Result<kernels::PackedMatrix> WeightLoader::Stacked(std::span<const MatrixPart> parts,
                                                     std::int64_t cols, MatrixRole role) {
-  std::vector<TensorView> views;
-  std::vector<StoredType> types;
+  std::vector<TensorForm> forms;
+  std::vector<WeightType> types;
   bool reorder = false;
   for (const MatrixPart& part : parts) {
-    TARE_TRY(const TensorView view, Take(part.name, part.rows, cols));
-    views.push_back(view);
-    types.push_back(view.type);
+    TARE_TRY(const TensorForm form, Take(part.name, part.rows, cols));
+    forms.push_back(form);
+    types.push_back(form.natural);
     reorder |= part.rotated.has_value();
   }
   reorder = reorder && checkpoint_.rotary_pairs() == RotaryPairs::kNeighbours;
   const WeightType type = ChooseType(options_.dtype, role, types);
+  const TensorView outline = Outline(forms);
   std::string name;
   for (const MatrixPart& part : parts) name += (name.empty() ? "" : "+") + part.name;
   if (options_.packed != nullptr) {
-    const auto form = kernels::PackedMatrix::FormOf(type, Outline(views));
+    const auto form = kernels::PackedMatrix::FormOf(type, outline);
     if (auto found = options_.packed->Find(name, form)) {
       if (role == MatrixRole::kLayer) layer_bytes_[type] += found->bytes();
       return *std::move(found);
     }
   }
+  std::vector<TensorValues> values;
+  for (const MatrixPart& part : parts) {
+    TARE_TRY(TensorValues one, checkpoint_.Values(part.name, *options_.pool));
+    values.push_back(std::move(one));
+  }
   auto packed = [&] {
-    if (views.size() == 1 && !reorder) {
-      return kernels::PackedMatrix::Pack(type, views.front(), *options_.pool);
+    if (values.size() == 1 && !reorder) {
+      return kernels::PackedMatrix::Pack(type, values.front().view, *options_.pool);
     }
-    const Assembled assembled = Assemble(views, parts, reorder);
+    const Assembled assembled = Assemble(outline, values, parts, reorder);
     return kernels::PackedMatrix::Pack(type, assembled.view, *options_.pool);
   }();
   if (!packed) {

@@ -57,7 +57,8 @@ class WeightLoader {
   Status Finish() const;
 
  private:
-  Result<kernels::TensorView> Take(std::string_view name, std::int64_t rows, std::int64_t cols);
+  // Checks a tensor against what the model's facts ask for, and counts it as used.
+  Result<TensorForm> Take(std::string_view name, std::int64_t rows, std::int64_t cols);
   void Report(std::string_view what);
   void Keep(const std::string& name, const kernels::PackedMatrix& packed);
 
@@ -70,8 +71,8 @@ class WeightLoader {
   bool keeps_ = true;  // until writing fails
 };
 
-// What a matrix stored as `stored` (one entry per stacked part) is computed with.
+// What a matrix is computed with whose stacked parts are by nature `natural`, one entry each.
 kernels::WeightType ChooseType(std::optional<kernels::WeightType> dtype, MatrixRole role,
-                               std::span<const kernels::StoredType> stored);
+                               std::span<const kernels::WeightType> natural);
 
 }  // namespace tare::model

@@ -138,7 +138,9 @@ Result<SimValidation> ValidateSimulation(const SimValidationOptions& options) {
   SimValidation validation;
   validation.calibration = options.calibration;
   LocalServerOptions server_options;
-  server_options.command = {options.program, "serve", options.model.string(), "--port", "0"};
+  // What drafts spare depends on the text, which a simulation does not know.
+  server_options.command = {options.program, "serve", options.model.string(), "--port", "0",
+                            "--speculate",   "off"};
   server_options.command.insert(server_options.command.end(), options.serve_flags.begin(),
                                 options.serve_flags.end());
   server_options.log = options.server_log;

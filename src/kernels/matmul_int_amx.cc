@@ -12,9 +12,9 @@
 // pairs (k, k+2) and (k+1, k+3) of two tile rows, because that is what shifts give; QuantizeTileRow
 // orders the activations alike.
 //
-// Blocking of many rows, from the inside out: 2 panels x 4 cells of weights, unpacked to tiles (16
-// KiB), stay in L1 for up to 512 rows; the rows' inputs of 4 cells (512 KiB) stay in L2 for 256
-// features; then the sums (512 KiB) rest in a buffer while the next 4 cells follow (not in y, whose
+// Blocking of many rows, from the inside out: 4 panels x 2 cells of weights, unpacked to tiles (16
+// KiB), stay in L1 for up to 512 rows; the rows' inputs of 2 cells (256 KiB) stay in L2 for 256
+// features; then the sums (512 KiB) rest in a buffer while the next 2 cells follow (not in y, whose
 // rows lie a power of two apart in most models and would share cache sets).
 #if defined(__x86_64__)
 #include "kernels/amx-inl.h"
@@ -24,9 +24,9 @@ namespace tare::kernels::amx {
 namespace {
 
 constexpr std::int64_t kVnniRows = 4;
-constexpr std::int64_t kPanelsAtOnce = 2;    // of a chunk
+constexpr std::int64_t kPanelsAtOnce = 4;    // of a chunk
 constexpr std::int64_t kPanelsOfGroup = 16;  // that share a pass over the activations
-constexpr std::int64_t kCellsAtOnce = 4;
+constexpr std::int64_t kCellsAtOnce = 2;
 constexpr std::int64_t kGroupsAtOnce = 2 * kCellsAtOnce;
 constexpr std::int64_t kRowsAtOnce = 512;
 constexpr std::int64_t kTileBytes = 1024;
@@ -43,7 +43,7 @@ struct alignas(4096) Tiles {
 };
 
 struct alignas(4096) Products {
-  float values[4][kSums];
+  float values[2][kPanelsAtOnce][kSums];
 };
 
 // Sums of 512 rows x 256 features between chunks.
@@ -129,84 +129,61 @@ TARE_KERNEL_INLINE void Unpack(const std::uint8_t* cell, std::int64_t cells, std
   }
 }
 
-// Tile c = a group of input rows * its weights, by way of tiles a and b.
-#define TARE_DOT(c, a, b, group)                                  \
-  do {                                                            \
-    const std::uint16_t* parts = input + (group)*2 * kTileHalves; \
-    TARE_TILE_ZERO(c);                                            \
-    TARE_TILE_LOAD(a, parts, kLineBytes);                         \
-    TARE_TILE_LOAD(b, w.codes[group], kLineBytes);                \
-    TARE_TILE_DOT_BF16(c, a, b);                                  \
-    TARE_TILE_LOAD(a, parts + kTileHalves, kLineBytes);           \
-    TARE_TILE_DOT_BF16(c, a, b);                                  \
+// A step of panel p of a block, whose product tile is c: stores the product of the group before,
+// begins that of this group, and adds the one before the last to the sums. Loads that follow a tile
+// store too closely would wait for it, and so would a tile store for a product just begun.
+#define TARE_STEP(c, p)                                                    \
+  do {                                                                     \
+    if (p >= width) break;                                                 \
+    if (group > 0 && group <= groups) {                                    \
+      TARE_TILE_STORE(c, products.values[(group - 1) % 2][p], kLineBytes); \
+    }                                                                      \
+    if (group < groups) {                                                  \
+      TARE_TILE_LOAD(2, weights[p].codes[group], kLineBytes);              \
+      TARE_TILE_ZERO(c);                                                   \
+      TARE_TILE_DOT_BF16(c, 0, 2);                                         \
+      TARE_TILE_DOT_BF16(c, 1, 2);                                         \
+    }                                                                      \
+    if (group >= 2) add(group - 2, p);                                     \
   } while (false)
 
-// kRows rows x one panel over `groups` (even) groups of a chunk. A group's product is stored while
-// the next pair of groups is multiplied, and added one pair later: loads that follow a tile store
-// too closely would wait for it.
-template <int kRows, bool kMinimum>
-TARE_KERNEL_INLINE void Block(const Tiles& w, std::int64_t groups, const std::uint16_t* input,
-                              const float* sums, bool is_first, float* total, Products& products) {
-  __m512 acc[kRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    acc[r] = is_first ? _mm512_setzero_ps() : _mm512_load_ps(total + r * kPanelCols);
-  }
-  const auto add = [&](int at, std::int64_t group) __attribute__((always_inline)) {
+// A block of 16 rows x up to 4 panels over the groups of a chunk. The two tiles of a group's inputs
+// (high and low) meet the weights of all panels.
+template <bool kMinimum>
+TARE_KERNEL_INLINE void Block(const Tiles* weights, std::int64_t width, std::int64_t groups,
+                              const std::uint16_t* input, const float* sums, bool is_first,
+                              float (*totals)[kSums], Products& products) {
+  const auto add = [&](std::int64_t group, std::int64_t panel) __attribute__((always_inline)) {
+    float* total = totals[panel];
+    const Tiles& w = weights[panel];
+    const float* product = products.values[group % 2][panel];
     const __m512 scale = _mm512_load_ps(w.scales[group]);
-    const float* product = products.values[at];
+    const bool from_zero = is_first && group == 0;
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      acc[r] = _mm512_fmadd_ps(_mm512_load_ps(product + r * kPanelCols), scale, acc[r]);
+    for (int r = 0; r < kBlockRows; ++r) {
+      const int at = r * kPanelCols;
+      __m512 acc = from_zero ? _mm512_setzero_ps() : _mm512_load_ps(total + at);
+      acc = _mm512_fmadd_ps(_mm512_load_ps(product + at), scale, acc);
       if constexpr (kMinimum) {
-        acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(sums[group * kBlockRows + r]),
-                                 _mm512_load_ps(w.minima[group]), acc[r]);
+        acc = _mm512_fmadd_ps(_mm512_set1_ps(sums[group * kBlockRows + r]),
+                              _mm512_load_ps(w.minima[group]), acc);
       }
+      _mm512_store_ps(total + at, acc);
     }
   };
-  TARE_DOT(0, 4, 6, 0);
-  TARE_DOT(1, 5, 7, 1);
-  for (std::int64_t g = 0; g < groups; g += 4) {
-    TARE_TILE_STORE(0, products.values[0], kLineBytes);
-    TARE_TILE_STORE(1, products.values[1], kLineBytes);
-    if (g + 2 < groups) {
-      TARE_DOT(2, 4, 6, g + 2);
-      TARE_DOT(3, 5, 7, g + 3);
+  for (std::int64_t group = 0; group < groups + 2; ++group) {
+    if (group < groups) {
+      TARE_TILE_LOAD(0, input + group * 2 * kTileHalves, kLineBytes);
+      TARE_TILE_LOAD(1, input + (group * 2 + 1) * kTileHalves, kLineBytes);
     }
-    if (g > 0) {
-      add(2, g - 2);
-      add(3, g - 1);
-    }
-    if (g + 2 >= groups) {
-      add(0, g);
-      add(1, g + 1);
-      break;
-    }
-    TARE_TILE_STORE(2, products.values[2], kLineBytes);
-    TARE_TILE_STORE(3, products.values[3], kLineBytes);
-    if (g + 4 < groups) {
-      TARE_DOT(0, 4, 6, g + 4);
-      TARE_DOT(1, 5, 7, g + 5);
-    }
-    add(0, g);
-    add(1, g + 1);
-    if (g + 4 >= groups) {
-      add(2, g + 2);
-      add(3, g + 3);
-    }
+    TARE_STEP(4, 0);
+    TARE_STEP(5, 1);
+    TARE_STEP(6, 2);
+    TARE_STEP(7, 3);
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) _mm512_store_ps(total + r * kPanelCols, acc[r]);
 }
 
-#undef TARE_DOT
-
-TARE_KERNEL_INLINE void Configure(int rows) {
-  TileConfig config;
-  for (int tile = 0; tile < 6; ++tile) SetTile(config, tile, rows, kLineBytes);
-  for (int tile = 6; tile < 8; ++tile) SetTile(config, tile, 16, kLineBytes);
-  LoadTileConfig(config);
-}
+#undef TARE_STEP
 
 // 4-bit codes as signed bytes: of the first half of a cell into 8 lines, of the second into the
 // next.
@@ -331,7 +308,9 @@ void FewRows(const WeightCells& w, const ActivationCells& x, const Output& out, 
 template <bool kIsInt8, bool kMinimum>
 void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
               std::int64_t end) {
-  Configure(kBlockRows);
+  TileConfig config;
+  for (int tile = 0; tile < 8; ++tile) SetTile(config, tile, 16, kLineBytes);
+  LoadTileConfig(config);
   Tiles tiles[kPanelsAtOnce];
   Products products;
   Partial partial;
@@ -351,11 +330,9 @@ void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out,
           for (std::int64_t block = first; block < past; ++block) {
             const std::int64_t at = 2 * (block * x.cells + cell);
             const std::uint16_t* input = x.tiles + at * 2 * kTileHalves;
-            for (std::int64_t p = 0; p < width; ++p) {
-              float* total = partial.tiles[block - first][panel + p - group_begin];
-              Block<kBlockRows, kMinimum>(tiles[p], 2 * cells, input, x.half_sums + at * kBlockRows,
-                                          cell == 0, total, products);
-            }
+            Block<kMinimum>(tiles, width, 2 * cells, input, x.half_sums + at * kBlockRows,
+                            cell == 0, partial.tiles[block - first] + (panel - group_begin),
+                            products);
           }
         }
       }

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
@@ -127,6 +131,8 @@ Result<KvPages> KvPages::Create(const KvShape& shape, std::uint32_t pages) {
                 "cannot reserve {} MiB for {} KV pages: {}; ask for less KV memory", bytes >> 20,
                 pages, std::strerror(errno));
   }
+  // Advice only: without huge pages everything works, with more page faults.
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);
   impl.memory = static_cast<std::uint8_t*>(memory);
   impl.bytes = bytes;
   return created;
@@ -195,9 +201,28 @@ void KvPages::Copy(PageId from, PageId to) {
   std::memcpy(impl_->PageAt(to), impl_->PageAt(from), impl_->layout.page_bytes);
 }
 
-void KvPages::Discard(PageId page) {
-  TARE_CHECK(ToInt(page) < impl_->pages);
-  madvise(impl_->PageAt(page), impl_->layout.page_bytes, MADV_DONTNEED);
+void KvPages::Discard(PageId first, std::uint32_t count) {
+  TARE_CHECK(ToInt(first) < impl_->pages && count <= impl_->pages - ToInt(first));
+  madvise(impl_->PageAt(first), impl_->layout.page_bytes * count, MADV_DONTNEED);
+}
+
+std::size_t KvPages::HugePageBytes() const {
+  // Mappings are listed by address, each a line "from-to ..." and lines of figures. Neighbours of
+  // the same kind are listed as one, so the mapping found may be a little larger than ours.
+  std::ifstream smaps("/proc/self/smaps");
+  const auto memory = reinterpret_cast<std::uintptr_t>(impl_->memory);
+  std::string line;
+  bool ours = false;
+  while (memory != 0 && std::getline(smaps, line)) {
+    std::uintptr_t from = 0, to = 0;
+    std::size_t kib = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
+      ours = from <= memory && memory < to;
+    } else if (ours && std::sscanf(line.c_str(), "AnonHugePages: %zu", &kib) == 1) {
+      return std::min(kib << 10, impl_->bytes);
+    }
+  }
+  return 0;
 }
 
 }  // namespace tare::kernels

@@ -42,7 +42,8 @@ struct SequenceRows {
 
 class KvPages {
  public:
-  // Reserves address space for `pages` pages; memory is touched as pages are first written.
+  // Reserves address space for `pages` pages; memory is touched as pages are first written, in huge
+  // pages where the system grants them: a page of a model is many small ones, and each would fault.
   static Result<KvPages> Create(const KvShape& shape, std::uint32_t pages);
 
   KvPages();
@@ -58,8 +59,12 @@ class KvPages {
              ThreadPool& pool);
   // Copies a page of all layers.
   void Copy(PageId from, PageId to);
-  // Gives the memory of a page back to the operating system (contents are lost).
-  void Discard(PageId page);
+  // Gives the memory of `count` neighbouring pages back to the operating system (contents are
+  // lost).
+  void Discard(PageId first, std::uint32_t count = 1);
+  // Bytes that lie in huge pages at present, as the system reports it (/proc/self/smaps); 0 also
+  // where it does not.
+  std::size_t HugePageBytes() const;
 
   struct Impl;
   Impl& impl() const { return *impl_; }

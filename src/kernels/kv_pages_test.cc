@@ -210,6 +210,17 @@ TEST(KvPages, CopyAndDiscardActOnWholePages) {
   for (float value : out) EXPECT_EQ(value, 0.0f);
 }
 
+// Whether the system grants huge pages is its own affair; what is given back is in none.
+TEST(KvPages, HugePagesAreCountedWhereGranted) {
+  auto kv = KvPages::Create({30, 3, 64, KvType::kBf16}, 64);  // 22.5 MiB
+  ASSERT_TRUE(kv);
+  EXPECT_EQ(kv->HugePageBytes(), 0u);
+  for (std::uint32_t page = 1; page < 64; ++page) kv->Copy(PageId{0}, PageId{page});
+  EXPECT_LE(kv->HugePageBytes(), std::size_t{64} * 368640);
+  kv->Discard(PageId{0}, 64);
+  EXPECT_EQ(kv->HugePageBytes(), 0u);
+}
+
 TEST(KvPages, SizesAreStatedAndChecked) {
   EXPECT_EQ(KvBytesPerToken({30, 3, 64, KvType::kBf16}), 30u * 3 * 64 * 2 * 2);
   EXPECT_EQ(KvBytesPerToken({32, 8, 128, KvType::kF32}), 32u * 8 * 128 * 2 * 4);

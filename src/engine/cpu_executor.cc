@@ -24,7 +24,16 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
   for (const PageCopy& copy : plan.copies) kv_.Copy(copy.from, copy.to);
   StepResult result;
   const Nanos copied = plan.discarded.empty() ? Nanos{} : clock_.Now();
-  for (const PageId page : plan.discarded) kv_.Discard(page);
+  for (std::size_t i = 0; i < plan.discarded.size();) {
+    // Neighbours at once: whole huge pages are given back whole.
+    const std::uint32_t first = ToInt(plan.discarded[i]);
+    std::uint32_t count = 1;
+    while (i + count < plan.discarded.size() && ToInt(plan.discarded[i + count]) == first + count) {
+      ++count;
+    }
+    kv_.Discard(PageId{first}, count);
+    i += count;
+  }
   const Nanos ready = clock_.Now();
   result.returning = plan.discarded.empty() ? Nanos{} : ready - copied;
   result.copying = ready - begin - result.returning;
@@ -60,6 +69,8 @@ CpuExecutor::WarmUpTimes CpuExecutor::WarmUp(std::uint32_t pages, int rows) {
   const Nanos begin = clock_.Now();
   for (std::uint32_t page = 1; page < pages; ++page) kv_.Copy(PageId{0}, PageId{page});
   times.touch_pages = clock_.Now() - begin;
+  times.touched_bytes = std::size_t{pages} * page_bytes_;
+  times.huge_bytes = std::min(kv_.HugePageBytes(), times.touched_bytes);
 
   StepPlan plan;
   const std::size_t most = std::size_t{kv_.pages()} * kernels::kTokensPerPage;

@@ -26,6 +26,8 @@ class CpuExecutor final : public Executor {
 
   struct WarmUpTimes {
     Nanos touch_pages{};
+    std::size_t touched_bytes = 0;
+    std::size_t huge_bytes = 0;  // of them in huge pages
     Nanos warm_kernels{};
     Nanos copy_page{};    // one page copied to memory not touched yet
     Nanos return_page{};  // one page given back to the operating system

@@ -203,15 +203,20 @@ Status Engine::Impl::Start() {
   upkeep_ = UpkeepPace(warm.copy_page, warm.return_page);
   scheduler_->SetUpkeepLimits(upkeep_.Limits());
   options_.startup.touch_pages = warm.touch_pages;
+  options_.startup.touched_kv_bytes = warm.touched_bytes;
+  options_.startup.huge_kv_bytes = warm.huge_bytes;
   options_.startup.warm_kernels = warm.warm_kernels;
   options_.startup.total += warm.touch_pages + warm.warm_kernels;
   counts_.pages_total = pages_;
   counts_.page_bytes = page_bytes;
   counts_.startup = options_.startup;
   stats_ = counts_;
-  LogInfo("engine: {} sequences, {} tokens a step, {} pages of KV ({} tokens, {} MiB)",
-          options_.max_num_seqs, options_.max_num_batched_tokens, pages_,
-          std::uint64_t{pages_} * kernels::kTokensPerPage, (page_bytes * pages_) >> 20);
+  LogInfo(
+      "engine: {} sequences, {} tokens a step, {} pages of KV ({} tokens, {} MiB), {} of {} MiB "
+      "touched in huge pages",
+      options_.max_num_seqs, options_.max_num_batched_tokens, pages_,
+      std::uint64_t{pages_} * kernels::kTokensPerPage, (page_bytes * pages_) >> 20,
+      warm.huge_bytes >> 20, warm.touched_bytes >> 20);
   thread_ = std::thread([this] { Loop(); });
   return {};
 }

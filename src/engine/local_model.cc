@@ -133,6 +133,7 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
            model::LoadModel(*checkpoint, loading));
   engine.startup.load_weights = clock.Now() - stage;
   local.weights_from_cache = packed.reader.has_value();
+  engine.startup.weights_from_cache = local.weights_from_cache;
   if (packed.writer) {
     // Waiting for the disk must not keep the first request waiting.
     local.keeping = std::async(std::launch::async, [writer = *std::move(packed.writer)]() mutable {

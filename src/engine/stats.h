@@ -11,12 +11,15 @@ namespace tare::engine {
 
 // How long each stage of getting ready took; 0 for a stage that did not happen.
 struct StartupTimes {
-  Nanos map_weights{};   // open, validate and map the checkpoint
-  Nanos load_weights{};  // convert and pack (or map the packed cache)
-  Nanos load_text{};     // tokenizer and chat template
-  Nanos touch_pages{};   // KV memory reserved and first slabs touched
-  Nanos warm_kernels{};  // first steps, so that no request pays for them
-  Nanos total{};         // start of loading to ready
+  Nanos map_weights{};               // open, validate and map the checkpoint
+  Nanos load_weights{};              // convert and pack (or map the packed cache)
+  Nanos load_text{};                 // tokenizer and chat template
+  Nanos touch_pages{};               // KV memory reserved and first slabs touched
+  Nanos warm_kernels{};              // first steps, so that no request pays for them
+  Nanos total{};                     // start of loading to ready
+  bool weights_from_cache = false;   // mapped as an earlier start had packed them
+  std::size_t touched_kv_bytes = 0;  // by touch_pages
+  std::size_t huge_kv_bytes = 0;     // of them in huge pages: 0 when the system grants none
 };
 
 // Upper bounds, in seconds, of the step duration histogram; one more bucket holds the rest.

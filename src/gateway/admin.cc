@@ -56,6 +56,8 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
     Send(*writer, 200, Usage(at == std::string::npos ? "" : request.target.substr(at + 1)));
   } else if (path == "/admin/upstreams" && get) {
     Send(*writer, 200, Upstreams());
+  } else if (path == "/admin/startup" && get) {
+    Send(*writer, 200, Startups());
   } else if (path == "/admin/rollouts" && get) {
     Send(*writer, 200, Rollouts());
   } else if (path == "/admin/rollouts" && request.method == "POST") {
@@ -75,8 +77,8 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
   } else {
     Send(*writer,
          {ErrorKind::kNotFound,
-          "there is GET /admin/usage, GET /admin/upstreams, GET and POST /admin/rollouts, and POST "
-          "/admin/reload",
+          "there is GET /admin/usage, GET /admin/upstreams, GET /admin/startup, GET and POST "
+          "/admin/rollouts, and POST /admin/reload",
           "", ""},
          404);
   }
@@ -187,6 +189,24 @@ std::string Admin::Upstreams() const {
                       {"wants_more_servers", stats.wants_more_servers}});
   }
   return Dump({{"upstreams", upstreams}, {"models", models}});
+}
+
+std::string Admin::Startups() const {
+  json models = json::array();
+  for (const auto& [model, times] : hooks_.startups()) {
+    models.push_back({{"model", model},
+                      {"stages",
+                       {{{"stage", "map_weights"}, {"seconds", ToSeconds(times.map_weights)}},
+                        {{"stage", "load_weights"}, {"seconds", ToSeconds(times.load_weights)}},
+                        {{"stage", "load_text"}, {"seconds", ToSeconds(times.load_text)}},
+                        {{"stage", "touch_pages"}, {"seconds", ToSeconds(times.touch_pages)}},
+                        {{"stage", "warm_kernels"}, {"seconds", ToSeconds(times.warm_kernels)}}}},
+                      {"total_s", ToSeconds(times.total)},
+                      {"weights_from_cache", times.weights_from_cache},
+                      {"touched_kv_bytes", times.touched_kv_bytes},
+                      {"huge_kv_bytes", times.huge_kv_bytes}});
+  }
+  return Dump({{"models", models}});
 }
 
 }  // namespace tare::gateway

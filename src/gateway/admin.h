@@ -4,6 +4,8 @@
 //
 //   GET /admin/upstreams: upstreams and queues
 //
+//   GET /admin/startup: how long each stage took to get this process's models ready
+//
 //   GET /admin/rollouts: every roll-out with its state, gates and bounds
 //
 //   POST /admin/rollouts {"model","state":"promoted"|"rolled_back"}: decides by hand
@@ -18,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/stats.h"
 #include "gateway/access.h"
 #include "gateway/quota.h"
 #include "gateway/router.h"
@@ -25,12 +28,18 @@
 
 namespace tare::gateway {
 
+struct ModelStartup {
+  std::string model;
+  engine::StartupTimes times;
+};
+
 struct AdminHooks {
   std::function<std::shared_ptr<const Access>()> access;
   std::function<std::shared_ptr<QuotaLedger>()> ledger;
   std::function<std::vector<UpstreamStats>()> upstreams;
   std::function<std::vector<RouteStats>()> routes;
   std::function<std::vector<std::shared_ptr<Rollout>>()> rollouts;
+  std::function<std::vector<ModelStartup>()> startups;  // of the models of this process
   // Starts a reload; `done` is called once, from any thread, with its outcome.
   std::function<void(std::function<void(Status)> done)> reload;
 };
@@ -44,6 +53,7 @@ class Admin {
   bool Allowed(const net::HttpRequest& request) const;
   std::string Usage(std::string_view query) const;
   std::string Upstreams() const;
+  std::string Startups() const;
   std::string Rollouts() const;
   Status Decide(const std::string& body) const;
 

@@ -263,6 +263,11 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
           {ToSeconds(startup.touch_pages), {{"stage", "touch_pages"}}},
           {ToSeconds(startup.warm_kernels), {{"stage", "warm_kernels"}}},
           {ToSeconds(startup.total), {{"stage", "total"}}}});
+  Append(out, MetricType::Gauge, "tare_kv_touched_bytes",
+         "KV memory touched at start-up, by the pages the system gave for it",
+         {{static_cast<double>(startup.huge_kv_bytes), {{"pages", "huge"}}},
+          {static_cast<double>(startup.touched_kv_bytes - startup.huge_kv_bytes),
+           {{"pages", "small"}}}});
   if (model.empty()) return;
   for (std::size_t i = begin; i < out.size(); ++i) {
     for (ClientMetric& metric : out[i].metric) metric.label.push_back({"model", model});

@@ -295,6 +295,13 @@ class Service {
     hooks.upstreams = [router = router_] { return router->Stats(); };
     hooks.routes = [router = router_] { return router->Routes(); };
     hooks.rollouts = [router = router_] { return router->Rollouts(); };
+    hooks.startups = [this] {
+      std::vector<ModelStartup> startups;
+      for (const auto& model : models_.Current()) {
+        startups.push_back({model->spec.served_name, model->engine->Stats().startup});
+      }
+      return startups;
+    };
     hooks.reload = [this](std::function<void(Status)> done) {
       {
         std::lock_guard lock(mutex_);

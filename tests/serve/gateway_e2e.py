@@ -150,6 +150,8 @@ access_log: {self.dir / 'access.log'}
         gateway = self.start()
         self.assertEqual(gateway.chat()[0], 200)
         self.assertEqual(self.admin("POST", "/admin/reload", key=KEY)[0], 401)
+        self.assertEqual(self.admin("GET", "/admin/startup", key=KEY)[0], 401)
+        self.assertEqual(self.admin("GET", "/admin/startup"), (200, '{"models":[]}'))
         self.write(model="n")
         self.assertEqual(self.admin("POST", "/admin/reload"), (200, '{"reloaded":true}'))
         self.assertEqual(gateway.chat("n")[0], 200)

@@ -79,6 +79,7 @@ Status Scheduler::Submit(SequenceSpec spec, Nanos now) {
   s.arrival = now;
   s.urgency = now + (spec.tier == Tier::kBatch ? options_.batch_tier_ageing : Nanos{});
   if (spec.deadline) s.urgency = std::min(s.urgency, *spec.deadline);
+  s.acceptance = everybody_.BeginningLikeThis();
   s.tokens = spec.prompt;
   s.keys = std::move(spec.keys);
   if (options_.prefix_cache && spec.use_prefix_cache) {

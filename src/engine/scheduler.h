@@ -198,7 +198,7 @@ class Scheduler {
     std::vector<SequenceId> forks;  // sequences that wait for this one's prompt
     std::optional<PageCopy> copy;   // copy-on-write of the plan
     NgramIndex index;               // of `tokens`, when it may have drafts
-    Acceptance acceptance;
+    Acceptance acceptance = Acceptance::OfOne();
     Match match;                  // what its next token was looked up from
     std::vector<TokenId> drafts;  // of the plan
     std::uint32_t left() const { return static_cast<std::uint32_t>(tokens.size()) - computed; }
@@ -218,7 +218,7 @@ class Scheduler {
   // Pages for `count` drafts after the planned token, as many as can be had; how many drafts fit.
   std::uint32_t EnsureDraftPages(Sequence& s, std::uint32_t count);
   // What the `index`-th token sampled in this step says about the look-up.
-  void NoteGuess(Sequence& s, std::uint32_t index, TokenId token) const;
+  void NoteGuess(Sequence& s, std::uint32_t index, TokenId token);
   // Gives back pages of drafts that were wrong.
   void TruncatePages(Sequence& s);
   bool WindowOpen(Nanos now) const;  // an idle engine still gathers requests
@@ -281,6 +281,7 @@ class Scheduler {
   // until something ends, comes or goes, no plan will.
   bool nothing_fits_ = false;
   StepCosts costs_;
+  Acceptance everybody_ = Acceptance::OfMany();
   SchedulerStats stats_;
 };
 

@@ -84,12 +84,13 @@ void Scheduler::AddDrafts(const Sequence& s, StepPlan& plan) {
   }
 }
 
-void Scheduler::NoteGuess(Sequence& s, std::uint32_t index, TokenId token) const {
+void Scheduler::NoteGuess(Sequence& s, std::uint32_t index, TokenId token) {
   if (s.match.length == 0) return;
   // The look-up goes on as long as it was right, whether there were drafts of it or not.
   const std::size_t at = s.match.next + index;
   const bool right = at < s.tokens.size() && s.tokens[at] == token;
   s.acceptance.Note(s.match.length + index, right);
+  everybody_.Note(s.match.length + index, right);
 }
 
 void Scheduler::TruncatePages(Sequence& s) {

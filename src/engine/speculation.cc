@@ -8,11 +8,10 @@
 namespace tare::engine {
 namespace {
 
-// Chances before anything is known, with the weight of kPriorTrials guesses.
-constexpr std::array<double, 5> kPrior = {0.15, 0.35, 0.6, 0.8, 0.9};
+// Chances before anything is known, with the weight of kPriorTrials guesses. Low for short matches:
+// guesses that are not tried show for nothing whether they would have been worth it.
+constexpr std::array<double, 5> kPrior = {0.06, 0.2, 0.5, 0.75, 0.9};
 constexpr double kPriorTrials = 3.0;
-// What was seen 14 guesses ago counts half.
-constexpr double kKeep = 0.95;
 
 // Of a step's time, for each row more than any seen: low, so that it is tried once.
 constexpr double kPriorRowCost = 0.02;
@@ -24,16 +23,24 @@ constexpr double kLargestSurprise = 2.0;
 constexpr std::uint64_t kForgetSteps = 1000;
 
 // A promised gain below this is within the error of the estimates.
-constexpr double kLeastGain = 1.04;
+constexpr double kLeastGain = 1.05;
 // How much longer a step may take for sequences that have no drafts in it.
 constexpr double kMostDelay = 1.25;
 
 }  // namespace
 
-Acceptance::Acceptance() {
+Acceptance::Acceptance(double keep) : keep_(keep) {
   for (std::size_t i = 0; i < kKinds; ++i) {
     kinds_[i] = {kPrior[i] * kPriorTrials, kPriorTrials};
   }
+}
+
+Acceptance Acceptance::BeginningLikeThis() const {
+  Acceptance one = OfOne();
+  for (std::size_t i = 0; i < kKinds; ++i) {
+    one.kinds_[i].right = kinds_[i].right / kinds_[i].tried * kPriorTrials;
+  }
+  return one;
 }
 
 std::size_t Acceptance::KindOf(std::uint32_t length) {
@@ -51,8 +58,8 @@ double Acceptance::Chance(std::uint32_t length) const {
 
 void Acceptance::Note(std::uint32_t length, bool right) {
   Kind& kind = kinds_[KindOf(length)];
-  kind.right = kKeep * kind.right + (right ? 1.0 : 0.0);
-  kind.tried = kKeep * kind.tried + 1.0;
+  kind.right = keep_ * kind.right + (right ? 1.0 : 0.0);
+  kind.tried = keep_ * kind.tried + 1.0;
 }
 
 std::size_t StepCosts::EntryOf(std::uint32_t rows) {

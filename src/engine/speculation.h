@@ -39,12 +39,19 @@ inline constexpr std::uint32_t kMostDraftRows = 64;
 // also told of guesses that were not tried: the token drawn tells at no cost.
 class Acceptance {
  public:
-  Acceptance();
+  // What text is like before any was seen. For one sequence it forgets within some twenty guesses,
+  // as an answer turns from quoting to telling; for all of them together it changes slowly.
+  static Acceptance OfOne() { return Acceptance(0.95); }
+  static Acceptance OfMany() { return Acceptance(0.998); }
+  // For a new sequence: like the others, until it shows to be different.
+  Acceptance BeginningLikeThis() const;
+
   // That the token after a match of this length is the one drawn.
   double Chance(std::uint32_t length) const;
   void Note(std::uint32_t length, bool right);
 
  private:
+  explicit Acceptance(double keep);
   struct Kind {
     double right = 0.0;
     double tried = 0.0;
@@ -52,6 +59,7 @@ class Acceptance {
   static constexpr std::size_t kKinds = 5;
   static std::size_t KindOf(std::uint32_t length);
   std::array<Kind, kKinds> kinds_;
+  double keep_;  // of what was seen, with every new guess
 };
 
 // Times of steps by their number of rows.

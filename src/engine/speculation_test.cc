@@ -22,7 +22,7 @@ StepCosts Costs(int base_us, int per_row_us, std::uint32_t rows = 80) {
 }
 
 Acceptance After(std::uint32_t length, int right, int wrong) {
-  Acceptance acceptance;
+  Acceptance acceptance = Acceptance::OfOne();
   for (int i = 0; i < std::max(right, wrong); ++i) {
     if (i < right) acceptance.Note(length, true);
     if (i < wrong) acceptance.Note(length, false);
@@ -38,7 +38,7 @@ std::uint32_t Chosen(const Acceptance& acceptance, std::uint32_t length, const S
 }
 
 TEST(AcceptanceTest, LearnsEachKindOfMatchByItself) {
-  Acceptance acceptance;
+  Acceptance acceptance = Acceptance::OfOne();
   EXPECT_LT(acceptance.Chance(2), acceptance.Chance(4));
   EXPECT_LT(acceptance.Chance(4), acceptance.Chance(20));
   const double untouched = acceptance.Chance(2);
@@ -47,6 +47,20 @@ TEST(AcceptanceTest, LearnsEachKindOfMatchByItself) {
   EXPECT_EQ(acceptance.Chance(2), untouched);
   for (int i = 0; i < 100; ++i) acceptance.Note(20, true);
   EXPECT_GT(acceptance.Chance(20), 0.98);
+}
+
+TEST(AcceptanceTest, NewSequencesBeginLikeTheOthers) {
+  Acceptance many = Acceptance::OfMany();
+  for (int i = 0; i < 500; ++i) many.Note(3, true);
+  Acceptance one = many.BeginningLikeThis();
+  EXPECT_GT(one.Chance(3), 0.9);
+  EXPECT_EQ(one.Chance(20), Acceptance::OfOne().Chance(20));
+  for (int i = 0; i < 20; ++i) {  // and change their minds faster
+    one.Note(3, false);
+    many.Note(3, false);
+  }
+  EXPECT_LT(one.Chance(3), 0.3);
+  EXPECT_GT(many.Chance(3), 0.85);
 }
 
 TEST(StepCostsTest, InterpolatesExtrapolatesAndForgets) {

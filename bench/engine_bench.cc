@@ -1,17 +1,18 @@
 // What batching, sharing and paging are worth, each against the same engine without it:
-//   engine_bench [--model M] [--dtype D] [--threads N] [--experiment NAME]
+//   engine_bench [--model M] [--dtype D] [--threads N] [--experiment NAME] [--users A,B]
+//                [--rounds N]
 //
-//   batching   chats of 512 tokens in and 128 out on average, 1 to 32 at a time: continuous
-//   batching
-//              against one at a time, and against batches of 32 that start and end together
-//   prefix     32 users whose prompts share 1,000 tokens: time to first token with and without the
-//              prefix cache
-//   compaction pages scattered by requests that end at random: how many move, what goes back to the
-//              operating system, and the longest a step was held up by it
+//   batching    chats of 512 tokens in and 128 out on average, 1 to 32 at a time: one after the
+//               other, batched continuously, and in batches of 32 that begin and end together
+//   prefix      32 users whose prompts share 1,000 tokens: time to first token with and without
+//               the prefix cache
+//   compaction  pages scattered by requests that end at random: how many move, what goes back to
+//               the operating system, and the longest a step was held up by it
 //   speculation answers that repeat their prompt (text, code, a passage looked up) and free chat:
-//   decode
-//              with and without drafts, by turns in one engine; the answers must be equal
-//   pages      memory of 32 half-filled sequences of full length, against reserving the length
+//               decode with and without drafts, by turns in one engine; the answers must be equal
+//   pages       memory of 32 half-filled sequences of full length, against reserving the length
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -22,7 +23,9 @@
 #include <thread>
 
 #include "base/check.h"
+#include "engine/cpu_executor.h"
 #include "engine/local_model.h"
+#include "engine/scheduler.h"
 #include "engine/waiting_sink.h"
 
 namespace tare::engine {
@@ -33,6 +36,8 @@ struct Arguments {
   std::string dtype = "int8";
   std::string experiment = "all";
   int threads = 0;
+  std::vector<int> users = {1, 4, 8, 16, 32};  // batching
+  int rounds = 2;                              // chats a user; repetitions of speculation
 };
 
 class Client final : public WaitingSink {
@@ -80,6 +85,7 @@ std::vector<GenerateRequest> Chats(int count, int vocab) {
 
 struct Outcome {
   double tokens_per_s = 0.0;
+  double p50_s = 0.0;
   double p99_s = 0.0;
   double ttft_p50_s = 0.0;
 };
@@ -94,6 +100,7 @@ Outcome Summarise(std::vector<GenerateUsage> usages, double seconds) {
   }
   std::sort(total.begin(), total.end());
   std::sort(ttft.begin(), ttft.end());
+  outcome.p50_s = total[total.size() / 2];
   outcome.p99_s = total[static_cast<std::size_t>(0.99 * static_cast<double>(total.size() - 1))];
   outcome.ttft_p50_s = ttft[ttft.size() / 2];
   return outcome;
@@ -148,29 +155,30 @@ Outcome Serve(Engine& engine, const std::vector<GenerateRequest>& chats, int use
 }
 
 void Batching(const Arguments& arguments) {
-  std::printf("\nbatching: 512 tokens in, 64 to 192 out\n%-28s %6s %10s %9s %10s\n", "engine",
-              "users", "tokens/s", "P99 s", "TTFT P50 s");
-  const auto print = [](const char* name, int users, const Outcome& o) {
-    std::printf("%-28s %6d %10.1f %9.2f %10.3f\n", name, users, o.tokens_per_s, o.p99_s,
-                o.ttft_p50_s);
-    std::fflush(stdout);
-  };
-  {
-    const LocalModel local = Load(arguments, 1, 1024);
-    const int vocab = local.engine->config().vocab;
-    print("one at a time", 16, Serve(*local.engine, Chats(16, vocab), 16, false));
-  }
+  std::printf("\nbatching: 512 tokens in, 64 to 192 out\n%-28s %6s %6s %10s %9s %9s %10s\n",
+              "engine", "users", "chats", "tokens/s", "P50 s", "P99 s", "TTFT P50 s");
+  const LocalModel single = Load(arguments, 1, 1024);
   const LocalModel local = Load(arguments, 32, 1024);
   const int vocab = local.engine->config().vocab;
-  for (const int users : {1, 4, 8, 16, 32}) {
-    // Fresh prompts each time would be equal ones: they are cached, so salt them apart.
-    std::vector<GenerateRequest> chats = Chats(std::max(8, 2 * users), vocab);
-    for (GenerateRequest& chat : chats) chat.cache_salt = "continuous" + std::to_string(users);
-    print("continuous batching", users, Serve(*local.engine, chats, users, false));
+  int run = 0;
+  const auto serve = [&](const char* name, const LocalModel& model, int users, int count,
+                         bool together) {
+    // Every run has the same chats; the salt keeps them apart in the prefix cache.
+    std::vector<GenerateRequest> chats = Chats(count, vocab);
+    for (GenerateRequest& chat : chats) chat.cache_salt = std::to_string(run);
+    ++run;
+    const Outcome o = Serve(*model.engine, chats, users, together);
+    std::printf("%-28s %6d %6d %10.1f %9.2f %9.2f %10.3f\n", name, users, count, o.tokens_per_s,
+                o.p50_s, o.p99_s, o.ttft_p50_s);
+    std::fflush(stdout);
+  };
+  for (const int users : arguments.users) {
+    const int chats = std::max(users, 4) * arguments.rounds;
+    // One at a time makes the same tokens per second however many wait.
+    serve("one at a time", single, users, std::min(chats, 8), false);
+    serve("continuous batching", local, users, chats, false);
+    if (users == 32) serve("batches of 32 together", local, users, chats, true);
   }
-  std::vector<GenerateRequest> chats = Chats(64, vocab);
-  for (GenerateRequest& chat : chats) chat.cache_salt = "static";
-  print("batches of 32 together", 32, Serve(*local.engine, chats, 32, true));
 }
 
 void Prefix(const Arguments& arguments) {
@@ -358,7 +366,7 @@ Spoken Ask(Engine& engine, GenerateRequest request, bool speculate, int users) {
 void Speculation(const Arguments& arguments) {
   const LocalModel local = Load(arguments, 8, 2048, kMostDrafts);
   std::printf(
-      "\nspeculation: greedy and sampled answers of up to 160 tokens, median of 5 rounds\n"
+      "\nspeculation: greedy and sampled answers of up to 160 tokens\n"
       "%-22s %8s %6s %12s %12s %7s %9s %6s\n",
       "task", "sampling", "users", "plain tok/s", "drafts tok/s", "ratio", "accepted", "equal");
   for (const int users : {1, 4}) {
@@ -378,7 +386,7 @@ void Speculation(const Arguments& arguments) {
         std::vector<double> plain, drafts, ratios;
         bool equal = true;
         Spoken last;
-        for (int round = 0; round < 5; ++round) {
+        for (int round = 0; round < arguments.rounds; ++round) {
           const Spoken without = Ask(*local.engine, request, false, users);
           last = Ask(*local.engine, request, true, users);
           plain.push_back(without.tokens / without.seconds);
@@ -400,28 +408,71 @@ void Speculation(const Arguments& arguments) {
   }
 }
 
-void Pages() {
-  // Bookkeeping only: what the pages of 32 sequences hold that are, on average, half full.
-  constexpr int kLength = 8192, kSequences = 32;
-  std::uint64_t tokens = 0, paged = 0;
-  for (int i = 0; i < kSequences; ++i) {
-    const auto length =
-        static_cast<std::uint64_t>((2 * i + 1) * kLength / (2 * kSequences) + i % 16);
-    tokens += length;
-    paged +=
-        (length + kernels::kTokensPerPage - 1) / kernels::kTokensPerPage * kernels::kTokensPerPage;
+// Memory this process holds at present, in bytes.
+double ResidentBytes() {
+  double total = 0, resident = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%lf %lf", &total, &resident) != 2) resident = 0;
+    std::fclose(file);
   }
-  const std::uint64_t reserved = std::uint64_t{kLength} * kSequences;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// The engine's scheduler and its KV memory, without a model: every page a step would write is
+// written, so that what the system hands out is what answers would make it hand out.
+void Pages() {
+  constexpr int kLength = 8192, kSequences = 32;
+  const kernels::KvShape shape{
+      .layers = 30, .kv_heads = 3, .head_dim = 64, .type = kernels::KvType::kInt8};
+  SchedulerOptions options;
+  options.pool.pages = kLength / kernels::kTokensPerPage * kSequences;
+  options.pool.pages_per_slab = 46;  // 8 MiB, as the engine's
+  options.max_num_seqs = kSequences;
+  options.max_num_batched_tokens = 8192;
+  options.max_model_len = kLength;
+  options.prefix_cache = false;
+  Scheduler scheduler = Scheduler::Create(options).value();
+  kernels::KvPages kv = kernels::KvPages::Create(shape, options.pool.pages).value();
+  std::uint64_t tokens = 0;
+  for (int i = 0; i < kSequences; ++i) {
+    SequenceSpec spec;
+    spec.id = SequenceId{static_cast<std::uint64_t>(i)};
+    spec.prompt.resize(
+        static_cast<std::size_t>((2 * i + 1) * kLength / (2 * kSequences) + i % 16 - 8));
+    spec.max_new_tokens = 1000;
+    tokens += spec.prompt.size();
+    TARE_CHECK(scheduler.Submit(std::move(spec), Nanos{}).has_value());
+  }
+  const double before = ResidentBytes();
+  for (bool prompts = true; prompts;) {
+    const StepPlan plan = scheduler.Plan(Nanos{});
+    std::size_t sampled = 0;
+    prompts = false;
+    for (const PlannedSlice& slice : plan.slices) {
+      for (std::uint32_t page = slice.start / kernels::kTokensPerPage; page < slice.num_pages;
+           ++page) {
+        kv.Copy(PageId{options.pool.pages - 1}, plan.page_table[slice.first_page + page]);
+      }
+      sampled += slice.wants_logits;
+      prompts = prompts || slice.num_tokens > 1;
+    }
+    scheduler.Commit(plan, std::vector<SampledToken>(sampled));
+  }
+  const SchedulerStats stats = scheduler.Stats();
+  TARE_CHECK(stats.running == kSequences);
+  const double held = ResidentBytes() - before;
+  const double per_token = static_cast<double>(kernels::KvBytesPerToken(shape));
+  const double reserved = per_token * kLength * kSequences;
+  const double needed = per_token * static_cast<double>(tokens);
   std::printf(
-      "\npages: %d sequences of up to %d tokens, half of it on average, %llu tokens held\n"
-      "reserving the length: %llu slots, %.1f %% unused\npages of 16: %llu slots, %.2f %% unused; "
-      "%.2f times as many sequences in the same memory\n",
-      kSequences, kLength, static_cast<unsigned long long>(tokens),
-      static_cast<unsigned long long>(reserved),
-      100.0 * static_cast<double>(reserved - tokens) / static_cast<double>(reserved),
-      static_cast<unsigned long long>(paged),
-      100.0 * static_cast<double>(paged - tokens) / static_cast<double>(paged),
-      static_cast<double>(reserved) / static_cast<double>(paged));
+      "\npages: %d sequences of up to %d tokens, half of it on average, %llu tokens\n"
+      "reserving the length: %.0f MiB, of which %.0f MiB hold nothing\n"
+      "pages of %d, as resident: %.0f MiB, of which %.0f MiB hold nothing (%.1f %% less waste; "
+      "unused slots %.2f %%); %.2f times as many sequences in the same memory\n",
+      kSequences, kLength, static_cast<unsigned long long>(tokens), reserved / (1 << 20),
+      (reserved - needed) / (1 << 20), kernels::kTokensPerPage, held / (1 << 20),
+      (held - needed) / (1 << 20), 100.0 * (1.0 - (held - needed) / (reserved - needed)),
+      100.0 * stats.unused_slot_share, reserved / held);
 }
 
 }  // namespace
@@ -434,6 +485,12 @@ int main(int argc, char** argv) {
   app.add_option("--model", arguments.model, "A .gguf file; nothing: the default model");
   app.add_option("--dtype", arguments.dtype, "auto, f32, bf16, int8, int4")->capture_default_str();
   app.add_option("--threads", arguments.threads, "0: one per usable core");
+  app.add_option("--users", arguments.users, "batching: users at once, e.g. 1,16")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 32));
+  app.add_option("--rounds", arguments.rounds, "Chats of each user; repetitions of speculation")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--experiment", arguments.experiment,
                  "batching, prefix, pages, compaction, speculation or all")
       ->check(CLI::IsMember({"batching", "prefix", "pages", "compaction", "speculation", "all"}));

@@ -58,6 +58,8 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
     Send(*writer, 200, Upstreams());
   } else if (path == "/admin/startup" && get) {
     Send(*writer, 200, Startups());
+  } else if (path == "/admin/readiness" && get) {
+    Send(*writer, 200, ReadinessText());
   } else if (path == "/admin/rollouts" && get) {
     Send(*writer, 200, Rollouts());
   } else if (path == "/admin/rollouts" && request.method == "POST") {
@@ -79,6 +81,8 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
          {ErrorKind::kNotFound,
           "there is GET /admin/usage, GET /admin/upstreams, GET /admin/startup, GET and POST "
           "/admin/rollouts, and POST /admin/reload",
+          "there is GET /admin/usage, GET /admin/upstreams, GET and POST /admin/rollouts, GET "
+          "/admin/readiness, and POST /admin/reload",
           "", ""},
          404);
   }
@@ -141,7 +145,53 @@ std::string Admin::Rollouts() const {
                         {"canary_samples", report.canary_samples},
                         {"gates", gates}});
   }
-  return Dump({{"rollouts", rollouts}});
+  json shadows = json::array();
+  for (const ShadowReport& shadow : hooks_.shadows()) {
+    const std::uint64_t pairs = shadow.same + shadow.different;
+    const auto side = [&](const ShadowReport::Side& sums) -> json {
+      if (pairs == 0) return nullptr;
+      const auto count = static_cast<double>(pairs);
+      return {{"mean_ttft_s", sums.ttft_s / count},
+              {"mean_e2e_s", sums.e2e_s / count},
+              {"mean_tokens", static_cast<double>(sums.tokens) / count}};
+    };
+    shadows.push_back({{"model", shadow.model},
+                       {"answered", shadow.answered},
+                       {"failed", shadow.failed},
+                       {"skipped", shadow.skipped},
+                       {"cancelled", shadow.cancelled},
+                       {"running", shadow.running},
+                       {"same", shadow.same},
+                       {"different", shadow.different},
+                       {"request", side(shadow.request)},
+                       {"copy", side(shadow.copy)}});
+  }
+  return Dump({{"rollouts", rollouts}, {"shadows", shadows}});
+}
+
+std::string Admin::ReadinessText() const {
+  json channels = json::array();
+  for (const ReadinessReport& report : hooks_.readiness()) {
+    json last = json::array();
+    for (const ReadinessReport::Event& event : report.last) {
+      last.push_back({{"at", event.at},
+                      {"seconds", event.seconds},
+                      {"ready", event.ready},
+                      {"what", event.what}});
+    }
+    const bool some = report.events > 0;
+    const double attained =
+        some ? static_cast<double>(report.met) / static_cast<double>(report.events) : 0;
+    channels.push_back({{"channel", ToString(report.channel)},
+                        {"target_s", ToSeconds(ReadinessTarget(report.channel))},
+                        {"events", report.events},
+                        {"met", report.met},
+                        {"attainment", some ? json(attained) : json()},
+                        {"median_s", report.median_s},
+                        {"worst_s", report.worst_s},
+                        {"last", last}});
+  }
+  return Dump({{"channels", channels}});
 }
 
 Status Admin::Decide(const std::string& body) const {
@@ -169,6 +219,21 @@ Status Admin::Decide(const std::string& body) const {
 std::string Admin::Upstreams() const {
   json upstreams = json::array();
   for (const UpstreamStats& stats : hooks_.upstreams()) {
+    const WatchStats& watch = stats.watch;
+    json health, metrics;
+    if (watch.probed) {
+      health = {{"state", watch.down ? "down" : "up"},
+                {"probes_well", watch.probes_well},
+                {"probes_failed", watch.probes_failed},
+                {"last_failure", watch.last_failure}};
+    }
+    if (watch.scraped) {
+      const auto told = [&](double value) { return value >= 0 ? json(value) : json(); };
+      metrics = {
+          {"stale", watch.scrape_stale},      {"read", watch.scrapes_read},
+          {"failed", watch.scrapes_failed},   {"foreign_requests", watch.foreign_requests},
+          {"kv_usage", told(watch.kv_usage)}, {"kv_fragmentation", told(watch.kv_fragmentation)}};
+    }
     upstreams.push_back({{"name", stats.name},
                          {"running", stats.running},
                          {"outstanding_tokens", stats.outstanding_tokens},
@@ -177,7 +242,9 @@ std::string Admin::Upstreams() const {
                          {"failures", stats.failures},
                          {"rejections", stats.rejections},
                          {"retries", stats.retries},
-                         {"breaker_open", stats.breaker_open}});
+                         {"breaker_open", stats.breaker_open},
+                         {"health", health},
+                         {"metrics", metrics}});
   }
   json models = json::array();
   for (const RouteStats& stats : hooks_.routes()) {

@@ -40,6 +40,8 @@ struct AdminHooks {
   std::function<std::vector<RouteStats>()> routes;
   std::function<std::vector<std::shared_ptr<Rollout>>()> rollouts;
   std::function<std::vector<ModelStartup>()> startups;  // of the models of this process
+  std::function<std::vector<ShadowReport>()> shadows;
+  std::function<std::vector<ReadinessReport>()> readiness;
   // Starts a reload; `done` is called once, from any thread, with its outcome.
   std::function<void(std::function<void(Status)> done)> reload;
 };
@@ -55,6 +57,7 @@ class Admin {
   std::string Upstreams() const;
   std::string Startups() const;
   std::string Rollouts() const;
+  std::string ReadinessText() const;
   Status Decide(const std::string& body) const;
 
   const KeyHash key_;

@@ -27,6 +27,7 @@ Result<GatewayConfig> Read(config::Document document) {
     ReadAccess(root, result);
     result.access_log = root["access_log"].StringOr("");
     result.rollout_store = root["rollout_store"].StringOr("");
+    result.readiness_store = root["readiness_store"].StringOr("");
     result.quota_store = root["quota_store"].StringOr("");
   }
   TARE_RETURN_IF_ERROR(document.Finish());
@@ -92,6 +93,7 @@ void AddLocal(GatewayConfig& config, const std::string& upstream, const std::str
   for (RouteConfig& route : config.router.routes) {
     for (TargetConfig& target : route.targets) fill(target);
     fill(route.canary);
+    fill(route.shadow_target);
   }
   const bool named = std::any_of(config.router.routes.begin(), config.router.routes.end(),
                                  [&](const RouteConfig& route) { return route.model == model; });

@@ -41,10 +41,11 @@ struct GatewayConfig {
   bool uses_local = false;  // a target names the upstream "local"
   Access access;
   AdminConfig admin;
-  std::string access_log;               // a path, "-" for stderr, empty: none
-  std::filesystem::path rollout_store;  // empty: in the user's data directory
-  std::filesystem::path quota_store;    // empty: in the user's data directory
-  std::vector<std::string> warnings;    // worth saying, not worth refusing
+  std::string access_log;                 // a path, "-" for stderr, empty: none
+  std::filesystem::path rollout_store;    // empty: in the user's data directory
+  std::filesystem::path readiness_store;  // the same
+  std::filesystem::path quota_store;      // empty: in the user's data directory
+  std::vector<std::string> warnings;      // worth saying, not worth refusing
 };
 
 // Every mistake is named with its line; unknown keys too.

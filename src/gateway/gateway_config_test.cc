@@ -18,6 +18,8 @@ upstreams:
     max_concurrent: 64
     weight: 3
     first_token_timeout: 8s
+    health: {generate: org/chat, interval: 4s, down_after: 2}
+    metrics: {interval: 3s}
 models:
   chat:
     aliases: [gpt-4o, default]
@@ -25,6 +27,7 @@ models:
     sticky: true
     price: {input: 0.15, output: 0.6}
     queue: {batch: {limit: 7}}
+    shadow: {target: {upstream: vllm, model: org/next}, share: 5%, max_concurrent: 3}
     targets:
       - upstream: vllm
         model: org/chat
@@ -67,6 +70,12 @@ TEST(GatewayConfig, ReadsEverything) {
   EXPECT_EQ(vllm.remote.api_key, "sk-1");
   EXPECT_EQ(vllm.max_concurrent, 64);
   EXPECT_EQ(vllm.remote.first_token_timeout, std::chrono::seconds(8));
+  EXPECT_EQ(vllm.probe.generate, "org/chat");
+  EXPECT_EQ(vllm.probe.path, "");
+  EXPECT_EQ(vllm.probe.interval, std::chrono::seconds(4));
+  EXPECT_EQ(vllm.probe.down_after, 2);
+  EXPECT_EQ(vllm.scrape.path, "/metrics");
+  EXPECT_EQ(vllm.scrape.stale_after, std::chrono::seconds(9)) << "three intervals";
   const RouteConfig& chat = config->router.routes.at(0);
   EXPECT_EQ(chat.aliases, (std::vector<std::string>{"gpt-4o", "default"}));
   EXPECT_EQ(chat.targets.at(0).model, "org/chat");
@@ -82,6 +91,10 @@ TEST(GatewayConfig, ReadsEverything) {
   EXPECT_EQ(chat.targets.at(1).weight, 2);
   EXPECT_EQ(chat.queue.interactive.limit, 9);
   EXPECT_EQ(chat.queue.batch.limit, 7) << "a model's own limits";
+  ASSERT_TRUE(chat.shadow);
+  EXPECT_EQ(chat.shadow->share, 0.05);
+  EXPECT_EQ(chat.shadow->max_concurrent, 3);
+  EXPECT_EQ(chat.shadow_target.model, "org/next");
   EXPECT_EQ(chat.queue.scale_out_after, std::chrono::seconds(10));
   const Access& access = config->access;
   EXPECT_EQ(access.LimitsOf("search").nano_usd_per_month, 50'000'000'000);
@@ -207,6 +220,15 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"upstreams: {a: {url: 'http://h', first_token_timeout: 5}}\nmodels: {m: {targets: "
                 "[{upstream: a}]}}\n",
                 "first_token_timeout"},
+        Mistake{"upstreams: {a: {url: 'http://h', health: {path: health}}}\nmodels: {m: {targets: "
+                "[{upstream: a}]}}\n",
+                "begins with '/'"},
+        Mistake{"upstreams: {a: {url: 'http://h', health: {path: /h, generate: m}}}\nmodels: {m: "
+                "{targets: [{upstream: a}]}}\n",
+                "give one"},
+        Mistake{"upstreams: {a: {url: 'http://h', metrics: {interval: 9s, stale_after: 3s}}}\n"
+                "models: {m: {targets: [{upstream: a}]}}\n",
+                "at least the interval"},
         Mistake{"models: {m: {sticky: true, targets: [{upstream: local}]}}\n", "sticky"},
         Mistake{"models: {m: {balance: fair, targets: [{upstream: local}]}}\n", "least_tokens"},
         Mistake{"models: {m: {targets: [{upstream: local, weight: 0}]}}\n", "more than 0"},

@@ -276,6 +276,7 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
 
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out) {
   std::vector<Sample> attempts, retries, running, open, outstanding;
+  std::vector<Sample> up, probes, scrapes, stale, foreign, kv_usage;
   for (const UpstreamStats& upstream : upstreams) {
     const ClientMetric::Label name{"upstream", upstream.name};
     const auto outcome = [&](const char* word, std::uint64_t count) {
@@ -288,6 +289,23 @@ void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics
     running.push_back({static_cast<double>(upstream.running), {name}});
     open.push_back({upstream.breaker_open ? 1.0 : 0.0, {name}});
     outstanding.push_back({static_cast<double>(upstream.outstanding_tokens), {name}});
+    const WatchStats& watch = upstream.watch;
+    const auto count = [&](std::vector<Sample>& samples, const char* word, std::uint64_t value) {
+      samples.push_back({static_cast<double>(value), {name, {"outcome", word}}});
+    };
+    if (watch.probed) {
+      up.push_back({watch.down ? 0.0 : 1.0, {name}});
+      count(probes, "well", watch.probes_well);
+      count(probes, "failed", watch.probes_failed);
+    }
+    if (watch.scraped) {
+      count(scrapes, "read", watch.scrapes_read);
+      count(scrapes, "failed", watch.scrapes_failed);
+      stale.push_back({watch.scrape_stale ? 1.0 : 0.0, {name}});
+      if (watch.scrape_stale) continue;
+      foreign.push_back({watch.foreign_requests, {name}});
+      if (watch.kv_usage >= 0) kv_usage.push_back({watch.kv_usage, {name}});
+    }
   }
   Append(out, MetricType::Counter, "tare_upstream_attempts_total",
          "Attempts at upstreams that ended, by outcome", std::move(attempts));
@@ -298,6 +316,24 @@ void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics
          "1 while requests are kept away from a failing upstream", std::move(open));
   Append(out, MetricType::Gauge, "tare_upstream_outstanding_tokens",
          "Tokens still to be read and written for what runs, estimated", std::move(outstanding));
+  if (!up.empty()) {
+    Append(out, MetricType::Gauge, "tare_upstream_up",
+           "0 while its probes keep requests away from an upstream", std::move(up));
+    Append(out, MetricType::Counter, "tare_upstream_probes_total", "Health probes, by outcome",
+           std::move(probes));
+  }
+  if (!scrapes.empty()) {
+    Append(out, MetricType::Counter, "tare_upstream_scrapes_total",
+           "Looks at an upstream's own metrics, by outcome", std::move(scrapes));
+    Append(out, MetricType::Gauge, "tare_upstream_scrape_stale",
+           "1 while nothing fresh is known of an upstream's own metrics", std::move(stale));
+    Append(out, MetricType::Gauge, "tare_upstream_foreign_requests",
+           "Requests an upstream has that this gateway did not send", std::move(foreign));
+  }
+  if (!kv_usage.empty()) {
+    Append(out, MetricType::Gauge, "tare_upstream_kv_usage_ratio",
+           "Share of an upstream's KV cache in use, by its own metrics", std::move(kv_usage));
+  }
 }
 
 void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Families& out) {
@@ -335,6 +371,59 @@ void AppendRolloutFamilies(const std::vector<RolloutReport>& rollouts, Metrics::
          std::move(states));
   Append(out, MetricType::Counter, "tare_rollout_samples_total", "Answers a roll-out was judged by",
          std::move(samples));
+}
+
+void AppendShadowFamilies(const std::vector<ShadowReport>& shadows, Metrics::Families& out) {
+  if (shadows.empty()) return;
+  std::vector<Sample> copies, pairs, ttft, e2e, tokens;
+  for (const ShadowReport& shadow : shadows) {
+    const ClientMetric::Label model{"model", shadow.model};
+    const auto outcome = [&](const char* word, std::uint64_t count) {
+      copies.push_back({static_cast<double>(count), {model, {"outcome", word}}});
+    };
+    outcome("answered", shadow.answered);
+    outcome("failed", shadow.failed);
+    outcome("skipped", shadow.skipped);
+    outcome("cancelled", shadow.cancelled);
+    pairs.push_back({static_cast<double>(shadow.same), {model, {"text", "same"}}});
+    pairs.push_back({static_cast<double>(shadow.different), {model, {"text", "different"}}});
+    const auto side = [&](const char* word, const ShadowReport::Side& sums) {
+      ttft.push_back({sums.ttft_s, {model, {"side", word}}});
+      e2e.push_back({sums.e2e_s, {model, {"side", word}}});
+      tokens.push_back({static_cast<double>(sums.tokens), {model, {"side", word}}});
+    };
+    side("request", shadow.request);
+    side("copy", shadow.copy);
+  }
+  Append(out, MetricType::Counter, "tare_shadow_copies_total", "Copies of requests, by outcome",
+         std::move(copies));
+  Append(out, MetricType::Counter, "tare_shadow_pairs_total",
+         "Requests answered by both sides, by whether they wrote the same", std::move(pairs));
+  Append(out, MetricType::Counter, "tare_shadow_ttft_seconds_total",
+         "Time to first token over these pairs, by side", std::move(ttft));
+  Append(out, MetricType::Counter, "tare_shadow_e2e_seconds_total",
+         "Time to the answer's end over these pairs, by side", std::move(e2e));
+  Append(out, MetricType::Counter, "tare_shadow_output_tokens_total",
+         "Tokens written over these pairs, by side", std::move(tokens));
+}
+
+void AppendReadinessFamilies(const std::vector<ReadinessReport>& reports, Metrics::Families& out) {
+  std::vector<Sample> events, attained, worst;
+  for (const ReadinessReport& report : reports) {
+    if (report.events == 0) continue;
+    const ClientMetric::Label channel{"channel", ToString(report.channel)};
+    const auto count = static_cast<double>(report.events);
+    events.push_back({count, {channel}});
+    attained.push_back({static_cast<double>(report.met) / count, {channel}});
+    worst.push_back({report.worst_s, {channel}});
+  }
+  if (events.empty()) return;
+  Append(out, MetricType::Gauge, "tare_readiness_events",
+         "Channels made ready that are remembered (canary, ab, reload)", std::move(events));
+  Append(out, MetricType::Gauge, "tare_readiness_attainment_ratio",
+         "Share of them ready within the target (3 min, 120 s, 8 s)", std::move(attained));
+  Append(out, MetricType::Gauge, "tare_readiness_worst_seconds", "The longest of them",
+         std::move(worst));
 }
 
 void AppendTenantFamilies(const QuotaLedger& ledger, Metrics::Families& out) {

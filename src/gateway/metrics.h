@@ -57,6 +57,8 @@ void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Familie
 // Use, cost and refusals by tenant.
 void AppendTenantFamilies(const QuotaLedger& ledger, Metrics::Families& out);
 void AppendLogFamilies(std::uint64_t lines_dropped, Metrics::Families& out);
+void AppendShadowFamilies(const std::vector<ShadowReport>& shadows, Metrics::Families& out);
+void AppendReadinessFamilies(const std::vector<ReadinessReport>& reports, Metrics::Families& out);
 void AppendRolloutFamilies(const std::vector<RolloutReport>& rollouts, Metrics::Families& out);
 void AppendServerFamilies(const net::HttpServerStats& stats, Metrics::Families& out);
 

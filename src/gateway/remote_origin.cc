@@ -37,16 +37,6 @@ std::optional<Nanos> RetryAfter(const net::HttpHeaders& headers) {
   return FromSeconds(seconds);
 }
 
-net::Url Endpoint(const net::Url& base, bool chat) {
-  std::string path = chat ? "/chat/completions" : "/completions";
-  const std::string& root = base.target;
-  const bool has_version = root.ends_with("/v1") || root.ends_with("/v1/");
-  if (!has_version) path.insert(0, "/v1");
-  net::Url url = base;
-  while (url.target.size() > 1 && url.target.back() == '/') url.target.pop_back();
-  return url.WithPath(path);
-}
-
 // Lives as long as the client or the attempt's owner needs it; silent once detached.
 class Exchange final : public net::ClientHandler,
                        public net::SseSink,
@@ -138,7 +128,7 @@ class Exchange final : public net::ClientHandler,
     if (!body) return FailLater(std::move(body).error());
     net::ClientRequest call;
     call.method = "POST";
-    call.url = Endpoint(options.url, !request_->messages_json.empty());
+    call.url = ChatEndpoint(options.url, !request_->messages_json.empty());
     call.headers = {{"Content-Type", "application/json"},
                     {"Accept", "text/event-stream"},
                     {"X-Request-Id", request_->id}};
@@ -311,6 +301,16 @@ class RemoteAttempt final : public Attempt {
 };
 
 }  // namespace
+
+net::Url ChatEndpoint(const net::Url& base, bool chat) {
+  std::string path = chat ? "/chat/completions" : "/completions";
+  const std::string& root = base.target;
+  const bool has_version = root.ends_with("/v1") || root.ends_with("/v1/");
+  if (!has_version) path.insert(0, "/v1");
+  net::Url url = base;
+  while (url.target.size() > 1 && url.target.back() == '/') url.target.pop_back();
+  return url.WithPath(path);
+}
 
 bool Same(const RemoteOptions& a, const RemoteOptions& b) {
   const auto facts = [](const RemoteOptions& o) {

@@ -28,6 +28,8 @@ struct RemoteOptions {
   Nanos total_timeout = std::chrono::minutes(10);
   Nanos finish_timeout = std::chrono::seconds(2);  // from the finish to "[DONE]" or usage
 };
+// Where chats, or completions, of the server at `base` are asked for.
+net::Url ChatEndpoint(const net::Url& base, bool chat);
 // Whether both mean the same server, asked in the same way.
 bool Same(const RemoteOptions& a, const RemoteOptions& b);
 

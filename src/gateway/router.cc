@@ -5,13 +5,25 @@
 #include <ctime>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "gateway/local_origin.h"
+#include "gateway/ready_probe.h"
 #include "gateway/router_job.h"
 #include "gateway/router_plan.h"
 
 namespace tare::gateway {
+
+namespace {
+
+// A target being asked whether it is ready; the probe needs the server's origin.
+struct ReadyServer {
+  std::shared_ptr<Server> server;
+  std::unique_ptr<ReadyProbe> probe;
+};
+
+}  // namespace
 
 struct Router::Impl {
   std::unique_ptr<net::EventLoop> loop;
@@ -20,7 +32,9 @@ struct Router::Impl {
   std::uint32_t next_server_id = 0;
   mutable std::mutex mutex;  // guards plan
   std::shared_ptr<const Plan> plan;
-  JobHome home;  // loop thread
+  JobHome home;                                                 // loop thread
+  std::unordered_map<std::uint64_t, ReadyServer> ready_probes;  // loop thread
+  std::uint64_t next_probe = 1;                                 // loop thread
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
   std::atomic<std::uint64_t> next_job{1};
   std::thread thread;  // last; none when hosted
@@ -30,6 +44,10 @@ struct Router::Impl {
     return plan;
   }
   Status Configure(RouterConfig config);
+  void ProbeNewChannels(const Plan& old, const Plan& built, Nanos asked,
+                        const std::shared_ptr<Readiness>& readiness);
+  void ProbeChannel(Channel channel, const Route& route, const Target& target, Nanos asked,
+                    const std::shared_ptr<Readiness>& readiness);
   ~Impl();
 };
 
@@ -50,14 +68,36 @@ class RoutedCall final : public ChatCall {
 Status Router::Impl::Configure(RouterConfig config) {
   std::lock_guard one(configuring);
   const std::shared_ptr<const Plan> old = Now();
+  const Nanos asked = config.asked != Nanos{} ? config.asked : net::MonotonicNow();
+  const std::shared_ptr<Readiness> readiness = config.readiness;
   const auto make_origin = [this](const UpstreamConfig& upstream) -> std::unique_ptr<Origin> {
     if (upstream.local != nullptr) {
       return std::make_unique<LocalOrigin>(upstream.local, loop->mailbox());
     }
     return std::make_unique<RemoteOrigin>(upstream.remote, loop.get(), client.get());
   };
-  TARE_TRY(auto built, BuildPlan(std::move(config), old.get(), next_server_id, make_origin));
-  loop->Post([this, built] {
+  const auto make_watch =
+      [this](const std::shared_ptr<Server>& server) -> std::shared_ptr<UpstreamWatch> {
+    const UpstreamConfig& upstream = server->config;
+    if (upstream.local != nullptr || !(upstream.probe.on() || upstream.scrape.on())) return nullptr;
+    UpstreamWatch::Hooks hooks;
+    hooks.own_requests = [weak = std::weak_ptr<Server>(server)] {
+      const auto watched = weak.lock();
+      return watched != nullptr ? watched->running.load() : 0;
+    };
+    hooks.on_up = [this] { home.ServeLines(); };
+    return std::make_shared<UpstreamWatch>(upstream.probe, upstream.scrape, upstream.remote,
+                                           loop.get(), client.get(), std::move(hooks));
+  };
+  TARE_TRY(auto built,
+           BuildPlan(std::move(config), old.get(), next_server_id, make_origin, make_watch));
+  loop->Post([this, built, old, asked, readiness] {
+    if (old != nullptr && readiness != nullptr) ProbeNewChannels(*old, *built, asked, readiness);
+    for (const std::shared_ptr<Server>& server : built->servers) {
+      const bool known = old != nullptr && std::find(old->servers.begin(), old->servers.end(),
+                                                     server) != old->servers.end();
+      if (!known && server->watch != nullptr) server->watch->Begin();
+    }
     for (const Route& route : built->routes) {
       const bool known = std::any_of(home.lines.begin(), home.lines.end(),
                                      [&](const auto& line) { return line.lock() == route.line; });
@@ -70,6 +110,50 @@ Status Router::Impl::Configure(RouterConfig config) {
   return {};
 }
 
+// Canaries that begin, and targets new to a route whose users are split between them.
+void Router::Impl::ProbeNewChannels(const Plan& old, const Plan& built, Nanos asked,
+                                    const std::shared_ptr<Readiness>& readiness) {
+  // Channels that are gone are not waited for.
+  std::erase_if(ready_probes, [&](const auto& entry) {
+    const auto& servers = built.servers;
+    return std::find(servers.begin(), servers.end(), entry.second.server) == servers.end();
+  });
+  for (const Route& route : built.routes) {
+    const auto known = std::find_if(old.routes.begin(), old.routes.end(),
+                                    [&](const Route& r) { return r.model == route.model; });
+    const bool is_known = known != old.routes.end();
+    if (route.rollout != nullptr && (!is_known || known->rollout != route.rollout)) {
+      ProbeChannel(Channel::kCanary, route, route.targets.back(), asked, readiness);
+    }
+    if (!route.sticky) continue;
+    for (std::size_t i = 0; i < route.regular(); ++i) {
+      const Target& target = route.targets[i];
+      const bool had =
+          is_known &&
+          std::any_of(known->targets.begin(), known->targets.end(), [&](const Target& t) {
+            return t.model == target.model && t.server->name() == target.server->name();
+          });
+      if (!had) ProbeChannel(Channel::kAb, route, target, asked, readiness);
+    }
+  }
+}
+
+void Router::Impl::ProbeChannel(Channel channel, const Route& route, const Target& target,
+                                Nanos asked, const std::shared_ptr<Readiness>& readiness) {
+  const std::uint64_t id = next_probe++;
+  ReadyProbe::Question question{channel, target.server->origin.get(), target.model,
+                                route.model + " at " + target.server->name(), asked};
+  const auto over = [this, id] {
+    auto node = ready_probes.extract(id);
+    if (node.empty()) return;
+    loop->Later([done = std::make_shared<ReadyServer>(std::move(node.mapped()))] {});
+  };
+  auto probe = std::make_unique<ReadyProbe>(std::move(question), loop.get(), readiness, over);
+  ReadyServer& asking = ready_probes[id];
+  asking = {target.server, std::move(probe)};
+  asking.probe->Ask();
+}
+
 Router::Impl::~Impl() {
   if (loop == nullptr) return;
   const auto stop = [this] {
@@ -77,6 +161,8 @@ Router::Impl::~Impl() {
       auto node = home.jobs.extract(home.jobs.begin());
       node.mapped()->Stop();
     }
+    home.copies.clear();
+    ready_probes.clear();
     loop->Stop();
   };
   if (thread.joinable()) {
@@ -166,10 +252,12 @@ Result<std::string> Router::Detokenize(const std::string& model,
 
 std::vector<UpstreamStats> Router::Stats() const {
   std::vector<UpstreamStats> stats;
+  const Nanos now = net::MonotonicNow();
   for (const std::shared_ptr<Server>& server : impl_->Now()->servers) {
     stats.push_back({server->name(), server->attempts.load(), server->successes.load(),
                      server->failures.load(), server->rejections.load(), server->retries.load(),
-                     server->running.load(), server->open.load(), server->outstanding.load()});
+                     server->running.load(), server->open.load(), server->outstanding.load(),
+                     server->watch != nullptr ? server->watch->Stats(now) : WatchStats{}});
   }
   return stats;
 }
@@ -179,6 +267,14 @@ bool Router::Feedback(const std::string& request_id, int label) {
     if (rollout->Feedback(request_id, label)) return true;
   }
   return false;
+}
+
+std::vector<ShadowReport> Router::Shadows() const {
+  std::vector<ShadowReport> shadows;
+  for (const Route& route : impl_->Now()->routes) {
+    if (route.shadow) shadows.push_back(route.shadow->stats->Report(route.model));
+  }
+  return shadows;
 }
 
 std::vector<std::shared_ptr<Rollout>> Router::Rollouts() const {

@@ -26,10 +26,13 @@
 
 #include "gateway/balance.h"
 #include "gateway/circuit_breaker.h"
+#include "gateway/readiness.h"
 #include "gateway/remote_origin.h"
 #include "gateway/retry_policy.h"
 #include "gateway/rollout.h"
+#include "gateway/shadow.h"
 #include "gateway/upstream.h"
+#include "gateway/upstream_watch.h"
 #include "gateway/waiting_room.h"
 
 namespace tare::gateway {
@@ -39,6 +42,8 @@ struct UpstreamConfig {
   std::shared_ptr<Upstream> local;  // set: a local engine instead of a server
   int max_concurrent = 256;         // requests at a time
   double weight = 1;                // of its targets that give none; relative speed
+  ProbeOptions probe;               // of a remote one
+  ScrapeOptions scrape;
 };
 
 struct TargetConfig {
@@ -58,6 +63,8 @@ struct RouteConfig {
   QueueOptions queue;
   std::optional<RolloutPolicy> rollout;  // with the target that is tried out:
   TargetConfig canary;
+  std::optional<ShadowPolicy> shadow;  // with the target that gets copies:
+  TargetConfig shadow_target;
 };
 
 struct RouterConfig {
@@ -65,6 +72,9 @@ struct RouterConfig {
   std::vector<RouteConfig> routes;
   RetryPolicy retry;
   CircuitBreaker::Options breaker;
+  // How soon new canaries and A/B arms are ready is told here; null: nobody asks.
+  std::shared_ptr<Readiness> readiness;
+  Nanos asked{};  // when this configuration was asked for; zero: now
 };
 
 struct UpstreamStats {
@@ -77,6 +87,7 @@ struct UpstreamStats {
   int running = 0;
   bool breaker_open = false;
   std::int64_t outstanding_tokens = 0;  // promised to what runs
+  WatchStats watch;
 };
 
 struct RouteStats {
@@ -109,6 +120,8 @@ class Router final : public Upstream {
                                  std::span<const TokenId> tokens) const override;
   std::vector<UpstreamStats> Stats() const;
   std::vector<RouteStats> Routes() const;
+  // Of the routes that have shadow traffic.
+  std::vector<ShadowReport> Shadows() const;
   // The roll-outs of the routes that have one.
   std::vector<std::shared_ptr<Rollout>> Rollouts() const;
 

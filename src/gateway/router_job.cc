@@ -62,6 +62,51 @@ void Job::Begin() {
   home_->budget.OnRequest();
   Order();
   NextTarget(0);
+  if (route_->shadow) StartCopy();
+}
+
+// After the request's own attempt is out. Takes nothing that a request could have had.
+void Job::StartCopy() {
+  const ShadowLane& lane = *route_->shadow;
+  if (attempt_ == nullptr || home_->Random() >= lane.policy.share) return;
+  const std::shared_ptr<Server>& server = lane.target.server;
+  if (home_->waiting > 0 || lane.stats->running() >= lane.policy.max_concurrent || server->Full() ||
+      server->Down() || server->breaker.open()) {
+    lane.stats->Skip();
+    return;
+  }
+  pair_ = std::make_shared<ShadowPair>(lane.stats, net::MonotonicNow());
+  const std::int64_t tokens = prompt_tokens_ + AnswerTokens(*request_);
+  server->running.fetch_add(1);
+  server->outstanding.fetch_add(tokens);
+  const auto ended = [home = home_, id = id_] {
+    auto node = home->copies.extract(id);
+    if (node.empty()) return;
+    home->loop->Later([copy = std::shared_ptr<ShadowCopy>(std::move(node.mapped()))] {});
+  };
+  const auto given_back = [home = home_, server, tokens] {
+    server->running.fetch_sub(1);
+    server->outstanding.fetch_sub(tokens);
+    home->ServeLines();
+  };
+  auto copy = std::make_unique<ShadowCopy>(pair_, ended, given_back);
+  copy->Start(*server->origin, request_, lane.target.model);
+  home_->copies.emplace(id_, std::move(copy));
+}
+
+void Job::EndPair(bool answered) {
+  if (pair_ == nullptr) return;
+  pair_->request.End(answered, net::MonotonicNow());
+  pair_->CompareWhenBothEnded();
+  pair_.reset();
+}
+
+void Job::DropCopy() {
+  if (pair_ == nullptr) return;
+  pair_.reset();
+  auto node = home_->copies.extract(id_);
+  if (node.empty()) return;
+  home_->loop->Later([copy = std::shared_ptr<ShadowCopy>(std::move(node.mapped()))] {});
 }
 
 void Job::Order() {
@@ -70,13 +115,14 @@ void Job::Order() {
                                                         request_->messages_json, request_->prompt});
   }
   const bool sticky = route_->sticky && !request_->user.empty();
+  const Nanos now = net::MonotonicNow();
   std::vector<BalanceTarget> targets;
   targets.reserve(route_->regular());
   for (std::size_t i = 0; i < route_->regular(); ++i) {
     const Target& target = route_->targets[i];
     BalanceTarget& view = targets.emplace_back();
-    view.weight = target.weight;
-    view.outstanding = static_cast<double>(target.server->outstanding.load());
+    view.weight = target.weight * target.server->Sound(now);
+    view.outstanding = target.server->Outstanding(now);
     view.other_tier = !target.Serves(request_->tier);
     view.prefix_bytes = prefix_.empty() ? 0 : home_->prefixes.Known(prefix_, target.server->id);
     view.draw = sticky ? StickyDraw(request_->user, target.server->name() + '/' + target.model)
@@ -92,6 +138,7 @@ void Job::Order() {
 
 void Job::ClientLeft() {
   if (attempt_ != nullptr) Current().breaker.OnNoVerdict();
+  DropCopy();
   Erase();
 }
 
@@ -108,6 +155,7 @@ void Job::OnChunk(api::ChatChunk chunk) {
     }
     Discharge(chunk.tokens);
   }
+  if (pair_ != nullptr) pair_->request.Add(chunk, net::MonotonicNow());
   if (!request_->stream) {
     held_.push_back(std::move(chunk));
     return;
@@ -128,6 +176,7 @@ void Job::OnComplete(const api::Usage& usage) {
   TellRollout(/*failed=*/false);
   server.breaker.OnSuccess();
   server.open.store(false);
+  EndPair(/*answered=*/true);
   Erase();  // first: the sink lets go of the call, which must find nothing to cancel
   if (!delivered_) sink_->OnRoute(AnsweringModel());
   for (api::ChatChunk& chunk : held_) sink_->OnChunk(std::move(chunk));
@@ -139,6 +188,7 @@ void Job::OnFailure(Failure failure) {
   if (CountsAgainstHealth(Classify(failure))) TellRollout(/*failed=*/true);
   EndAttempt();
   held_.clear();
+  if (pair_ != nullptr && !delivered_) pair_->request.Reset();
   if (delivered_) {
     failure.error.code = api::kStreamInterrupted;
     GiveUp(std::move(failure.error));
@@ -180,6 +230,7 @@ Job::Place Job::FindPlace(std::size_t from) {
   bool busy = false;
   for (position_ = from; position_ < order_.size(); ++position_) {
     if (needed_len_ > 0 && At().max_model_len <= needed_len_) continue;
+    if (Current().Down()) continue;
     if (Current().Full()) {
       busy = true;
       continue;
@@ -306,6 +357,7 @@ void Job::GiveUpBusy(const char* why) {
 }
 
 void Job::GiveUp(Error error) {
+  EndPair(/*answered=*/false);
   Erase();
   sink_->OnError(std::move(error));
 }

@@ -29,7 +29,8 @@ struct JobHome {
   // Lines jobs may wait in, of plans old and new; those nobody uses any more are dropped.
   std::vector<std::weak_ptr<WaitingLine>> lines;
   bool serving_lines = false;
-  int waiting = 0;  // jobs in a line
+  int waiting = 0;                                                        // jobs in a line
+  std::unordered_map<std::uint64_t, std::unique_ptr<ShadowCopy>> copies;  // by the job's id
 
   double Random() { return std::uniform_real_distribution<double>(0, 1)(random); }
   // A slot became free: lets waiting jobs have it, in a task of its own.
@@ -62,6 +63,9 @@ class Job final : public AttemptSink {
   void Order();
   // Tells the roll-out how the attempt at this request's own arm ended.
   void TellRollout(bool failed);
+  void StartCopy();
+  void EndPair(bool answered);
+  void DropCopy();
   Place FindPlace(std::size_t from);
   void NextTarget(std::size_t from);
   void Wait(std::size_t from);
@@ -85,7 +89,8 @@ class Job final : public AttemptSink {
   std::vector<std::size_t> order_;  // targets, first choice first
   std::size_t position_ = 0;        // in order_
   std::vector<std::uint64_t> prefix_;
-  bool in_rollout_ = false;  // its arm waits for an outcome
+  std::shared_ptr<ShadowPair> pair_;  // null: no copy was made
+  bool in_rollout_ = false;           // its arm waits for an outcome
   bool canary_ = false;
   Nanos begun_{};  // of its first attempt
   Nanos first_token_at_{};

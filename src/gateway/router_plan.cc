@@ -9,6 +9,9 @@ namespace tare::gateway {
 
 namespace {
 
+// Tokens of a request of somebody else, when there are none of ours to go by.
+constexpr double kUsualRequest = 512;
+
 using ServersByName = std::map<std::string, std::shared_ptr<Server>, std::less<>>;
 
 std::shared_ptr<Server> Unchanged(const Plan* old, const UpstreamConfig& upstream,
@@ -41,6 +44,30 @@ std::shared_ptr<Rollout> UnchangedRollout(const Plan* old, const RouteConfig& ro
   return nullptr;
 }
 
+std::shared_ptr<ShadowStats> UnchangedShadow(const Plan* old, const RouteConfig& route) {
+  if (old == nullptr) return nullptr;
+  for (const Route& known : old->routes) {
+    if (known.model == route.model && known.shadow &&
+        known.shadow->target.server->name() == route.shadow_target.upstream &&
+        known.shadow->target.model == route.shadow_target.model) {
+      return known.shadow->stats;
+    }
+  }
+  return nullptr;
+}
+
+Result<Target> BuildTarget(const std::string& model, const TargetConfig& target,
+                           const ServersByName& servers) {
+  const auto found = servers.find(target.upstream);
+  if (found == servers.end()) {
+    return FailParam("models", "model '{}' names the upstream '{}', which is not defined", model,
+                     target.upstream);
+  }
+  const double weight = target.weight > 0 ? target.weight : found->second->config.weight;
+  return Target{found->second, target.model,       target.max_model_len,
+                weight,        target.interactive, target.batch};
+}
+
 Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers, const Plan* old) {
   Route route;
   route.model = config.model;
@@ -57,14 +84,15 @@ Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers
     targets.push_back(config.canary);
   }
   for (const TargetConfig& target : targets) {
-    const auto found = servers.find(target.upstream);
-    if (found == servers.end()) {
-      return FailParam("models", "model '{}' names the upstream '{}', which is not defined",
-                       config.model, target.upstream);
-    }
-    const double weight = target.weight > 0 ? target.weight : found->second->config.weight;
-    route.targets.push_back({found->second, target.model, target.max_model_len, weight,
-                             target.interactive, target.batch});
+    TARE_TRY(Target built, BuildTarget(config.model, target, servers));
+    route.targets.push_back(std::move(built));
+  }
+  if (config.shadow) {
+    ShadowLane& lane = route.shadow.emplace();
+    lane.policy = *config.shadow;
+    TARE_TRY(lane.target, BuildTarget(config.model, config.shadow_target, servers));
+    lane.stats = UnchangedShadow(old, config);
+    if (lane.stats == nullptr) lane.stats = std::make_shared<ShadowStats>();
   }
   if (config.targets.empty()) {
     return FailParam("models", "model '{}' has no targets", config.model);
@@ -73,6 +101,14 @@ Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers
 }
 
 }  // namespace
+
+double Server::Outstanding(Nanos now) const {
+  const auto own = static_cast<double>(outstanding.load());
+  const double foreign = watch == nullptr ? 0 : watch->ForeignRequests(now);
+  if (foreign <= 0) return own;
+  const int requests = running.load();
+  return own + foreign * (requests > 0 ? own / requests : kUsualRequest);
+}
 
 Result<const Route*> Plan::Find(const std::string& model) const {
   const auto found = by_name.find(model);
@@ -87,7 +123,8 @@ Result<const Route*> Plan::Find(const std::string& model) const {
 
 Result<std::shared_ptr<const Plan>> BuildPlan(RouterConfig config, const Plan* old,
                                               std::uint32_t& next_server_id,
-                                              const OriginFactory& make_origin) {
+                                              const OriginFactory& make_origin,
+                                              const WatchFactory& make_watch) {
   auto plan = std::make_shared<Plan>();
   plan->retry = config.retry;
   ServersByName servers;
@@ -97,6 +134,7 @@ Result<std::shared_ptr<const Plan>> BuildPlan(RouterConfig config, const Plan* o
     if (server == nullptr) {
       server = std::make_shared<Server>(next_server_id++, std::move(upstream), config.breaker);
       server->origin = make_origin(server->config);
+      server->watch = make_watch(server);
     }
     plan->servers.push_back(server);
     if (!servers.emplace(name, std::move(server)).second) {

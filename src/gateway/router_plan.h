@@ -7,10 +7,12 @@
 // atomics are read by Stats.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,14 +32,25 @@ struct Server {
   // Whether a configuration asks for this very server.
   bool Is(const UpstreamConfig& other, const CircuitBreaker::Options& options) const {
     return Same(config.remote, other.remote) && config.local == other.local &&
-           config.max_concurrent == other.max_concurrent && breaker_options == options;
+           config.max_concurrent == other.max_concurrent && config.probe == other.probe &&
+           config.scrape == other.scrape && breaker_options == options;
   }
   bool Full() const { return running.load() >= config.max_concurrent; }
+  // Its probes say that nothing should be sent there.
+  bool Down() const { return watch != nullptr && watch->down(); }
+  // What it is busy with, in tokens: what was promised to our requests, and as much for each of
+  // others' that its metrics tell of.
+  double Outstanding(Nanos now) const;
+  // Of its speed, what its fragmented memory leaves.
+  double Sound(Nanos now) const {
+    return watch == nullptr ? 1.0 : std::max(0.1, 1 - watch->KvFragmentation(now));
+  }
 
   const std::uint32_t id;  // for the prefix index; never reused
   const UpstreamConfig config;
   const CircuitBreaker::Options breaker_options;
   std::unique_ptr<Origin> origin;
+  std::shared_ptr<UpstreamWatch> watch;  // null: nothing to watch
   CircuitBreaker breaker;
   std::atomic<std::uint64_t> attempts{0}, successes{0}, failures{0}, rejections{0}, retries{0};
   std::atomic<int> running{0};
@@ -61,6 +74,13 @@ struct WaitingLine {
   std::atomic<std::uint64_t> refused{0}, timed_out{0};
 };
 
+// Where a route's copies go.
+struct ShadowLane {
+  ShadowPolicy policy;
+  Target target;
+  std::shared_ptr<ShadowStats> stats;
+};
+
 struct Route {
   std::string model;
   std::vector<Target> targets;
@@ -68,6 +88,7 @@ struct Route {
   bool sticky = false;
   std::shared_ptr<WaitingLine> line;
   std::shared_ptr<Rollout> rollout;  // null: none; its target is the last of `targets`
+  std::optional<ShadowLane> shadow;
 
   // Targets requests are balanced over; the canary is apart.
   std::size_t regular() const { return targets.size() - (rollout != nullptr ? 1 : 0); }
@@ -85,10 +106,14 @@ struct Plan {
 
 // Makes an upstream's origin.
 using OriginFactory = std::function<std::unique_ptr<Origin>(const UpstreamConfig&)>;
+// Makes its watch, which has not begun yet; null when there is nothing to watch.
+using WatchFactory =
+    std::function<std::shared_ptr<UpstreamWatch>(const std::shared_ptr<Server>& server)>;
 
 // Takes servers and waiting lines that did not change from `old` (may be null).
 Result<std::shared_ptr<const Plan>> BuildPlan(RouterConfig config, const Plan* old,
                                               std::uint32_t& next_server_id,
-                                              const OriginFactory& make_origin);
+                                              const OriginFactory& make_origin,
+                                              const WatchFactory& make_watch);
 
 }  // namespace tare::gateway

@@ -39,6 +39,44 @@ void ReadLocal(const std::string& name, const config::Value& value, GatewayConfi
   out.locals.push_back(std::move(local));
 }
 
+std::string ReadPath(const config::Value& value, std::string fallback) {
+  std::string path = value.StringOr(std::move(fallback));
+  const bool printable =
+      std::all_of(path.begin(), path.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (value.present() && (path.empty() || path.front() != '/' || !printable)) {
+    value.AddError("a path begins with '/' and holds no blanks, such as /health");
+  }
+  return path;
+}
+
+void ReadWatch(const config::Value& value, UpstreamConfig& upstream) {
+  if (const config::Value health = value["health"]; health.present()) {
+    ProbeOptions& probe = upstream.probe;
+    const config::Value generate = health["generate"];
+    probe.generate = generate.StringOr("");
+    probe.path = ReadPath(health["path"], generate.present() ? "" : "/health");
+    if (generate.present() && health["path"].present()) {
+      generate.AddError("a probe asks for a path or generates; give one");
+    }
+    probe.interval = health["interval"].DurationOr(probe.interval);
+    probe.timeout = health["timeout"].DurationOr(probe.timeout);
+    probe.down_after = static_cast<int>(health["down_after"].IntOr(probe.down_after, 1, 1000));
+    probe.up_after = static_cast<int>(health["up_after"].IntOr(probe.up_after, 1, 1000));
+    if (probe.interval <= Nanos{} || probe.timeout <= Nanos{}) {
+      health.AddError("interval and timeout are more than 0");
+    }
+  }
+  if (const config::Value metrics = value["metrics"]; metrics.present()) {
+    ScrapeOptions& scrape = upstream.scrape;
+    scrape.path = ReadPath(metrics["path"], "/metrics");
+    scrape.interval = metrics["interval"].DurationOr(scrape.interval);
+    scrape.stale_after = metrics["stale_after"].DurationOr(3 * scrape.interval);
+    if (scrape.interval <= Nanos{} || scrape.stale_after < scrape.interval) {
+      metrics.AddError("interval is more than 0, and stale_after at least the interval");
+    }
+  }
+}
+
 void ReadRemote(const config::Value& value, UpstreamConfig& upstream) {
   RemoteOptions& remote = upstream.remote;
   const config::Value url = value["url"];
@@ -57,6 +95,7 @@ void ReadRemote(const config::Value& value, UpstreamConfig& upstream) {
   remote.gap_timeout = value["gap_timeout"].DurationOr(remote.gap_timeout);
   remote.total_timeout = value["total_timeout"].DurationOr(remote.total_timeout);
   remote.finish_timeout = value["finish_timeout"].DurationOr(remote.finish_timeout);
+  ReadWatch(value, upstream);
 }
 
 enum class Kind { kLocal, kRemote, kUnknown };
@@ -140,6 +179,17 @@ void ReadRollout(const config::Value& value, RouteConfig& route,
   route.rollout = policy;
 }
 
+void ReadShadow(const config::Value& value, RouteConfig& route,
+                const std::vector<UpstreamConfig>& upstreams) {
+  if (!value.present()) return;
+  ShadowPolicy policy;
+  route.shadow_target = ReadTarget(value["target"], route, upstreams);
+  policy.share = value["share"].FractionOr(policy.share);
+  policy.max_concurrent =
+      static_cast<int>(value["max_concurrent"].IntOr(policy.max_concurrent, 1, kMostConcurrent));
+  route.shadow = policy;
+}
+
 RouteConfig ReadRoute(const std::string& name, const config::Value& value,
                       const std::vector<UpstreamConfig>& upstreams, const QueueOptions& queue) {
   RouteConfig route;
@@ -163,6 +213,7 @@ RouteConfig ReadRoute(const std::string& name, const config::Value& value,
   }
   route.queue = ReadQueue(value["queue"], queue);
   ReadRollout(value["rollout"], route, upstreams);
+  ReadShadow(value["shadow"], route, upstreams);
   return route;
 }
 
@@ -239,7 +290,8 @@ void ReadRouting(const config::Value& root, GatewayConfig& out) {
     for (const TargetConfig& target : router.routes.back().targets) {
       out.uses_local = out.uses_local || target.upstream == kLocalUpstream;
     }
-    out.uses_local = out.uses_local || router.routes.back().canary.upstream == kLocalUpstream;
+    out.uses_local = out.uses_local || router.routes.back().canary.upstream == kLocalUpstream ||
+                     router.routes.back().shadow_target.upstream == kLocalUpstream;
   }
   if (const config::Value retry = root["retry"]; retry.present()) {
     router.retry.attempts = static_cast<int>(retry["attempts"].IntOr(router.retry.attempts, 1, 10));

@@ -101,7 +101,7 @@ class Service {
       Print(log_, "stopped   while loading; nothing was running");
       std::_Exit(EXIT_SUCCESS);  // the loader cannot be interrupted and holds nothing to lose
     }
-    TARE_RETURN_IF_ERROR(Apply(std::move(plan)));
+    TARE_RETURN_IF_ERROR(Apply(std::move(plan), SteadyClock().Now()));
     TARE_RETURN_IF_ERROR(StartAdmin());
     PrintExample();
     Watch();
@@ -117,6 +117,7 @@ class Service {
     TARE_TRY(ledger_file_, LedgerFile(plan));
     TARE_TRY(ledger_, OpenLedger(ledger_file_));
     TARE_TRY(access_log_, OpenAccessLog(options_, plan));
+    readiness_ = std::make_shared<Readiness>(ReadinessFile(plan));
     access_ = plan.access;
     gateway_.emplace(GatewayOptions{options_.version, plan.access, nullptr, ledger_, access_log_});
     net::HttpServerOptions server =
@@ -156,7 +157,7 @@ class Service {
   }
 
   // Lets a plan take over whose models are the current ones.
-  Status Apply(ServicePlan plan) {
+  Status Apply(ServicePlan plan, Nanos asked) {
     const ModelSet models = models_.Current();
     std::shared_ptr<Upstream> upstream;
     if (plan.config) {
@@ -164,6 +165,8 @@ class Service {
         AddLocal(*plan.config, model->spec.upstream_name, model->spec.served_name,
                  model->engine->max_model_len(), model->upstream);
       }
+      plan.config->router.readiness = readiness_;
+      plan.config->router.asked = asked;
       if (router_ == nullptr) {
         // With one I/O thread the router shares it, so that requests cross no thread.
         const bool hosted = options_.io_threads == 1;
@@ -218,7 +221,7 @@ class Service {
       }
       ModelSet before = models_.Current();
       models_.Adopt(std::move(renewal.models));
-      Status applied = Apply(std::move(plan));
+      Status applied = Apply(std::move(plan), begin);
       if (!applied) {
         models_.Adopt(std::move(before));
         return tl::unexpected(std::move(applied).error());
@@ -239,8 +242,11 @@ class Service {
       Print(log_, "reload    refused, the old configuration goes on: {}", loaded.error().message);
       return tl::unexpected(loaded.error());
     }
-    Print(log_, "reloaded  in {}; {} of {} models were loaded anew",
-          FormatDuration(SteadyClock().Now() - begin), *loaded, models_.Current().size());
+    const Nanos took = SteadyClock().Now() - begin;
+    readiness_->Note(Channel::kReload, true, took,
+                     fmt::format("{} of {} models loaded", *loaded, models_.Current().size()));
+    Print(log_, "reloaded  in {}; {} of {} models were loaded anew", FormatDuration(took), *loaded,
+          models_.Current().size());
     return {};
   }
 
@@ -302,6 +308,8 @@ class Service {
       }
       return startups;
     };
+    hooks.shadows = [router = router_] { return router->Shadows(); };
+    hooks.readiness = [readiness = readiness_] { return readiness->Report(); };
     hooks.reload = [this](std::function<void(Status)> done) {
       {
         std::lock_guard lock(mutex_);
@@ -324,6 +332,7 @@ class Service {
     AppendServerFamilies(server_->stats(), out);
     AppendTenantFamilies(*Ledger(), out);
     AppendLogFamilies(access_log_ != nullptr ? access_log_->dropped() : 0, out);
+    AppendReadinessFamilies(readiness_->Report(), out);
     const ModelSet models = models_.Current();
     for (const auto& model : models) {
       AppendEngineFamilies(model->engine->Stats(), out,
@@ -336,6 +345,7 @@ class Service {
       std::vector<RolloutReport> rollouts;
       for (const auto& rollout : router_->Rollouts()) rollouts.push_back(rollout->Report());
       AppendRolloutFamilies(rollouts, out);
+      AppendShadowFamilies(router_->Shadows(), out);
     }
   }
 
@@ -363,6 +373,7 @@ class Service {
   AdminConfig admin_;  // of the first configuration: its port and key stay
   std::filesystem::path ledger_file_;
   std::shared_ptr<AccessLog> access_log_;
+  std::shared_ptr<Readiness> readiness_;
 
   std::mutex mutex_;  // guards ledger_, access_, reloads_
   std::shared_ptr<QuotaLedger> ledger_;

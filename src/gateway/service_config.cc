@@ -90,6 +90,14 @@ Result<std::filesystem::path> LedgerFile(const ServicePlan& plan) {
   return dir / "quotas.db";
 }
 
+std::filesystem::path ReadinessFile(const ServicePlan& plan) {
+  if (!plan.config) return {};
+  if (!plan.config->readiness_store.empty()) return plan.config->readiness_store;
+  // A report is no reason not to serve.
+  const auto dir = UserDataDir();
+  return dir ? *dir / "readiness.json" : std::filesystem::path();
+}
+
 Result<std::shared_ptr<QuotaLedger>> OpenLedger(const std::filesystem::path& file) {
   if (file.empty()) return QuotaLedger::Create(nullptr);
   TARE_TRY(store::QuotaStore store, store::QuotaStore::Open(file));

@@ -29,6 +29,8 @@ std::string ServedName(const ServeOptions& options);
 // Where use is kept; empty: nobody has a limit or a price, so nowhere.
 Result<std::filesystem::path> LedgerFile(const ServicePlan& plan);
 Result<std::shared_ptr<QuotaLedger>> OpenLedger(const std::filesystem::path& file);
+// Where the report of readiness is kept; empty: nowhere.
+std::filesystem::path ReadinessFile(const ServicePlan& plan);
 // Null without one.
 Result<std::shared_ptr<AccessLog>> OpenAccessLog(const ServeOptions& options,
                                                  const ServicePlan& plan);

@@ -26,6 +26,7 @@ std::vector<AttentionTile> MakeTiles(const KvPages::Impl& impl, int layer, int h
                                      float* out) {
   const int group = heads / impl.shape.kv_heads;
   const auto head_dim = static_cast<std::size_t>(impl.layout.head_dim);
+  const auto value_dim = static_cast<std::size_t>(impl.layout.value_dim);
   std::vector<AttentionTile> tiles;
   for (const SequenceRows& rows : sequences) {
     if (rows.num_rows == 0) continue;
@@ -42,11 +43,10 @@ std::vector<AttentionTile> MakeTiles(const KvPages::Impl& impl, int layer, int h
           const int row = (first + i) / group;
           const int head = kv_head * group + (first + i) % group;
           const std::size_t at =
-              (static_cast<std::size_t>(rows.first_row + row) * static_cast<std::size_t>(heads) +
-               static_cast<std::size_t>(head)) *
-              head_dim;
-          tile.q[i] = q + at;
-          tile.out[i] = out + at;
+              static_cast<std::size_t>(rows.first_row + row) * static_cast<std::size_t>(heads) +
+              static_cast<std::size_t>(head);
+          tile.q[i] = q + at * head_dim;
+          tile.out[i] = out + at * value_dim;
           tile.tokens[i] = rows.start + row + 1;
         }
         tile.most_tokens = tile.tokens[tile.rows - 1];

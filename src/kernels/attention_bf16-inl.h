@@ -69,6 +69,39 @@ TARE_KERNEL_INLINE void BytesToBf16(const std::uint8_t* from, int count, std::ui
   }
 }
 
+// The leading `dims` dimensions of a K part as a V part. A line of K has 16 tokens' pairs of
+// dimensions: with neighbouring tokens' pairs turned, its eight 64-bit lanes are what eight lines
+// of V take, so 16 dimensions are a transposition of 8 x 8 lanes.
+TARE_KERNEL_INLINE void KeysToValues(const std::uint8_t* k, int dims, std::uint16_t* v) {
+  const __m512i turn = _mm512_set4_epi32(0x0f0e0b0a, 0x0d0c0908, 0x07060302, 0x05040100);
+  for (int d = 0; d < dims; d += 16) {
+    __m512i a[8], b[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      a[i] = _mm512_shuffle_epi8(_mm512_load_si512(k + (d / 2 + i) * kLineBytes), turn);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {  // b[i]: even lanes of two lines, b[i + 1]: odd lanes
+      b[i] = _mm512_unpacklo_epi64(a[i], a[i + 1]);
+      b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int odd = 0; odd < 2; ++odd) {
+      const __m512i c0 = _mm512_shuffle_i64x2(b[odd], b[2 + odd], 0x88);
+      const __m512i c1 = _mm512_shuffle_i64x2(b[odd], b[2 + odd], 0xdd);
+      const __m512i c2 = _mm512_shuffle_i64x2(b[4 + odd], b[6 + odd], 0x88);
+      const __m512i c3 = _mm512_shuffle_i64x2(b[4 + odd], b[6 + odd], 0xdd);
+      const auto store = [&](int line, __m512i value) __attribute__((always_inline)) {
+        _mm512_store_si512(v + ((line + odd) * dims + d) * 2, value);
+      };
+      store(0, _mm512_shuffle_i64x2(c0, c2, 0x88));
+      store(2, _mm512_shuffle_i64x2(c1, c3, 0x88));
+      store(4, _mm512_shuffle_i64x2(c0, c2, 0xdd));
+      store(6, _mm512_shuffle_i64x2(c1, c3, 0xdd));
+    }
+  }
+}
+
 // Query rows as BF16, [steps][16][32]; rows and dimensions that do not exist are zero.
 TARE_KERNEL_INLINE void RoundQueries(const AttentionTile& tile, int steps, std::uint16_t* q) {
   const int dim = tile.kv.layout->head_dim;
@@ -135,7 +168,7 @@ TARE_KERNEL_INLINE float RowWeights(const float* scores, int visible, float scal
   return keep;
 }
 
-constexpr int kLargestDim = 256;
+constexpr int kLargestDim = 576;  // of DeepSeek's latent keys; states of more would crowd out L2
 
 struct alignas(64) Workspace {
   std::uint16_t q[kLargestDim / 32 * kTileRows * 32];
@@ -149,8 +182,9 @@ struct alignas(64) Workspace {
 void AttendSegmentBf16(const AttentionTile& tile, int segment, float* state) {
   const KvLayout& layout = *tile.kv.layout;
   const bool is_int8 = layout.type == KvType::kInt8;
-  const int dims = layout.padded_dim;
-  const int steps = dims / 32;
+  const int key_dims = layout.padded_dim;
+  const int dims = layout.padded_value_dim;
+  const int steps = key_dims / 32;
   float* largest = state;
   float* total = state + kTileRows;
   float* out = state + 2 * kTileRows;
@@ -175,14 +209,16 @@ void AttendSegmentBf16(const AttentionTile& tile, int segment, float* state) {
     const float* v_scales[kBlockPages] = {};
     for (int p = 0; p < pages; ++p) {
       k[p] = tile.kv.base + ToInt(tile.pages[block / kTokensPerPage + p]) * layout.page_bytes;
-      v[p] = k[p] + layout.part_bytes + layout.scale_bytes;
-      if (!is_int8) continue;
-      k_scales[p] = reinterpret_cast<const float*>(k[p] + layout.part_bytes);
-      v_scales[p] = reinterpret_cast<const float*>(v[p] + layout.part_bytes);
-      BytesToBf16(k[p], dims * kTokensPerPage, work.k[p]);
-      BytesToBf16(v[p], dims * kTokensPerPage, work.v[p]);
-      k[p] = reinterpret_cast<const std::uint8_t*>(work.k[p]);
-      v[p] = reinterpret_cast<const std::uint8_t*>(work.v[p]);
+      v[p] = layout.values_in_keys ? k[p] : k[p] + layout.part_bytes + layout.scale_bytes;
+      if (is_int8) {
+        k_scales[p] = reinterpret_cast<const float*>(k[p] + layout.part_bytes);
+        v_scales[p] = reinterpret_cast<const float*>(v[p] + layout.part_bytes);
+        BytesToBf16(k[p], key_dims * kTokensPerPage, work.k[p]);
+        k[p] = reinterpret_cast<const std::uint8_t*>(work.k[p]);
+        if (!layout.values_in_keys) BytesToBf16(v[p], dims * kTokensPerPage, work.v[p]);
+      }
+      if (layout.values_in_keys) KeysToValues(k[p], dims, work.v[p]);
+      if (is_int8 || layout.values_in_keys) v[p] = reinterpret_cast<const std::uint8_t*>(work.v[p]);
     }
     products.Scores(work.q, k, pages, steps, tile.rows, work.scores);
     float keep[kTileRows];

@@ -25,12 +25,12 @@ struct AttentionTile {
   int most_tokens = 0;             // largest of `tokens`
   int tokens[kTileRows] = {};      // a row sees tokens [0, tokens)
   const float* q[kTileRows] = {};  // [head_dim] each
-  float* out[kTileRows] = {};
+  float* out[kTileRows] = {};      // [value_dim] each
 };
 
-// State of a tile over some segments: largest score[16], total[16], output[16][padded_dim].
+// State of a tile over some segments: largest score[16], total[16], output[16][padded_value_dim].
 inline std::size_t StateFloats(const KvLayout& layout) {
-  return 2 * kTileRows + static_cast<std::size_t>(kTileRows * layout.padded_dim);
+  return 2 * kTileRows + static_cast<std::size_t>(kTileRows * layout.padded_value_dim);
 }
 
 }  // namespace tare::kernels

@@ -37,12 +37,42 @@ void RmsNorm(float* x, const float* delta, const float* weight, float epsilon, s
   });
 }
 
+void RmsNormRow(const float* x, const float* weight, float epsilon, std::int64_t cols, float* out) {
+  // Without a residual x is only read.
+  Kernels().rms_norm_row(const_cast<float*>(x), nullptr, weight, epsilon, cols, out);
+}
+
 void SiluMultiply(const float* gate, const float* up, std::int64_t stride, std::int64_t rows,
                   std::int64_t cols, float* out, ThreadPool& pool) {
   TARE_CHECK(cols > 0);
   const KernelTable& kernels = Kernels();
   ForRows(rows, 2 * cols, pool, [&](std::int64_t row) {
     kernels.silu_multiply_row(gate + row * stride, up + row * stride, cols, out + row * cols);
+  });
+}
+
+void SiluMultiplyRow(const float* gate, const float* up, std::int64_t cols, float* out) {
+  Kernels().silu_multiply_row(gate, up, cols, out);
+}
+
+void WeightedSum(const float* y, std::int64_t cols, std::span<const std::int32_t> places,
+                 std::span<const float> weights, int count, bool add, float* out,
+                 ThreadPool& pool) {
+  TARE_CHECK(count > 0 && places.size() == weights.size());
+  const KernelTable& kernels = Kernels();
+  const auto rows = static_cast<std::int64_t>(places.size()) / count;
+  ForRows(rows, cols * count, pool, [&](std::int64_t row) {
+    constexpr int kAtOnce = 16;
+    for (int first = 0; first < count; first += kAtOnce) {
+      const float* from[kAtOnce];
+      const int here = std::min(kAtOnce, count - first);
+      const auto at = static_cast<std::size_t>(row * count + first);
+      for (int j = 0; j < here; ++j) {
+        from[j] = y + places[at + static_cast<std::size_t>(j)] * cols;
+      }
+      kernels.weighted_sum_row(from, weights.data() + at, here, cols, add || first > 0,
+                               out + row * cols);
+    }
   });
 }
 

@@ -17,10 +17,21 @@ namespace tare::kernels {
 void RmsNorm(float* x, const float* delta, const float* weight, float epsilon, std::int64_t rows,
              std::int64_t cols, float* out, ThreadPool& pool);
 
+// One row of a norm without residual, on the calling thread.
+void RmsNormRow(const float* x, const float* weight, float epsilon, std::int64_t cols, float* out);
+
 // out[row, i] = silu(gate[row, i]) * up[row, i]; gate and up have `stride` floats between rows (for
 // example one matrix [rows, gate | up]), out has `cols`.
 void SiluMultiply(const float* gate, const float* up, std::int64_t stride, std::int64_t rows,
                   std::int64_t cols, float* out, ThreadPool& pool);
+
+// One row of it, on the calling thread.
+void SiluMultiplyRow(const float* gate, const float* up, std::int64_t cols, float* out);
+
+// out[row] = sum over j < count of weights[row, j] * y[places[row, j]], on top of what is in out
+// when `add`. y and out have `cols` floats a row; places has rows * count entries, as weights.
+void WeightedSum(const float* y, std::int64_t cols, std::span<const std::int32_t> places,
+                 std::span<const float> weights, int count, bool add, float* out, ThreadPool& pool);
 
 // x += delta, `count` floats.
 void AddTo(float* x, const float* delta, std::int64_t count, ThreadPool& pool);

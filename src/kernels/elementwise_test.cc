@@ -105,6 +105,33 @@ TEST_P(ElementwisePerIsa, RopeRotatesPairsByPositionTimesFrequency) {
   }
 }
 
+TEST_P(ElementwisePerIsa, WeightedSumGathersRowsInOrder) {
+  for (const int count : {1, 4, 20}) {
+    const std::int64_t rows = 5, cols = 131, stored = 30;
+    const auto y = RandomFloats(static_cast<std::size_t>(stored * cols), 8);
+    const auto total = static_cast<std::size_t>(rows * count);
+    const auto weights = RandomFloats(total, 9);
+    std::vector<std::int32_t> places;
+    for (std::size_t i = 0; i < total; ++i) {
+      places.push_back(static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(stored)));
+    }
+    for (const bool add : {false, true}) {
+      std::vector<float> out(static_cast<std::size_t>(rows * cols), add ? 0.5f : -1e9f);
+      WeightedSum(y.data(), cols, places, weights, count, add, out.data(), pool_);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t c = 0; c < cols; ++c) {
+          double expected = add ? 0.5 : 0.0;
+          for (int j = 0; j < count; ++j) {
+            const auto at = static_cast<std::size_t>(row * count + j);
+            expected += double{weights[at]} * y[static_cast<std::size_t>(places[at] * cols + c)];
+          }
+          ASSERT_NEAR(out[static_cast<std::size_t>(row * cols + c)], expected, 1e-5);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ElementwisePerIsa, AddToAddsEverything) {
   auto x = RandomFloats(20000, 1);
   const auto before = x, delta = RandomFloats(20000, 2);

@@ -286,6 +286,36 @@ TARE_KERNEL_INLINE void PageScores(const KvLayout& layout, const std::uint8_t* k
   for (int t = 0; t < kTokensPerPage; ++t) scores[t] = acc[t];
 }
 
+// The same from a K part, whose leading dimensions are the values: a sum over lanes a dimension.
+TARE_KERNEL_INLINE void AddPageValuesOfKeys(const KvLayout& layout, const std::uint8_t* k,
+                                            const float* p, float* out) {
+  float weights[kTokensPerPage];
+  const auto* scales = reinterpret_cast<const float*>(k + layout.part_bytes);
+  for (int t = 0; t < kTokensPerPage; ++t) {
+    weights[t] = layout.type == KvType::kInt8 ? p[t] * scales[t] : p[t];
+  }
+  const auto add = [&](int d, auto value) __attribute__((always_inline)) {
+    float lanes[kTokensPerPage];
+    for (int t = 0; t < kTokensPerPage; ++t) lanes[t] = weights[t] * value(t);
+    for (int width = kTokensPerPage / 2; width > 0; width /= 2) {
+      for (int t = 0; t < width; ++t) lanes[t] += lanes[t + width];
+    }
+    out[d] += lanes[0];
+  };
+  for (int d = 0; d < layout.value_dim; ++d) {
+    if (layout.type == KvType::kF32) {
+      const auto* line = reinterpret_cast<const float*>(k) + d * kTokensPerPage;
+      add(d, [&](int t) { return line[t]; });
+    } else if (layout.type == KvType::kBf16) {
+      const auto* line = reinterpret_cast<const std::uint16_t*>(k) + d / 2 * 2 * kTokensPerPage;
+      add(d, [&](int t) { return Bf16ToFloat(line[2 * t + d % 2]); });
+    } else {
+      const auto* line = reinterpret_cast<const std::int8_t*>(k) + d / 2 * 2 * kTokensPerPage;
+      add(d, [&](int t) { return static_cast<float>(line[2 * t + d % 2]); });
+    }
+  }
+}
+
 // out[d] += sum over t of p[t] * V[t][d].
 TARE_KERNEL_INLINE void AddPageValues(const KvLayout& layout, const std::uint8_t* v, const float* p,
                                       float* out) {
@@ -320,7 +350,7 @@ TARE_KERNEL_INLINE void AddPageValues(const KvLayout& layout, const std::uint8_t
 // Online softmax (Milakov and Gimelshein 2018) page by page in order.
 void AttendSegment(const AttentionTile& tile, int segment, float* state) {
   const KvLayout& layout = *tile.kv.layout;
-  const int dims = layout.padded_dim;
+  const int dims = layout.padded_value_dim;
   for (int row = 0; row < tile.rows; ++row) {
     float largest = -__builtin_inff();
     float total = 0.0f;
@@ -350,7 +380,11 @@ void AttendSegment(const AttentionTile& tile, int segment, float* state) {
       if (keep != 1.0f) {
         for (int d = 0; d < dims; ++d) out[d] *= keep;
       }
-      AddPageValues(layout, k + layout.part_bytes + layout.scale_bytes, scores, out);
+      if (layout.values_in_keys) {
+        AddPageValuesOfKeys(layout, k, scores, out);
+      } else {
+        AddPageValues(layout, k + layout.part_bytes + layout.scale_bytes, scores, out);
+      }
     }
     state[row] = largest;
     state[kTileRows + row] = total;
@@ -359,7 +393,7 @@ void AttendSegment(const AttentionTile& tile, int segment, float* state) {
 
 // A row that sees nothing of the later segment has its maximum at -infinity and stays as it is.
 void MergeStates(const AttentionTile& tile, float* into, const float* later) {
-  const int dims = tile.kv.layout->padded_dim;
+  const int dims = tile.kv.layout->padded_value_dim;
   for (int row = 0; row < tile.rows; ++row) {
     if (later[row] == -__builtin_inff()) continue;
     const float largest = into[row] > later[row] ? into[row] : later[row];
@@ -376,8 +410,8 @@ void MergeStates(const AttentionTile& tile, float* into, const float* later) {
 void FinishTile(const AttentionTile& tile, const float* state) {
   for (int row = 0; row < tile.rows; ++row) {
     const float inverse = 1.0f / state[kTileRows + row];
-    const float* sums = state + 2 * kTileRows + row * tile.kv.layout->padded_dim;
-    for (int d = 0; d < tile.kv.layout->head_dim; ++d) tile.out[row][d] = sums[d] * inverse;
+    const float* sums = state + 2 * kTileRows + row * tile.kv.layout->padded_value_dim;
+    for (int d = 0; d < tile.kv.layout->value_dim; ++d) tile.out[row][d] = sums[d] * inverse;
   }
 }
 

@@ -31,6 +31,32 @@ void SiluMultiplyRow(const float* gate, const float* up, std::int64_t cols, floa
   }
 }
 
+// Rows are added in the order given, each element for itself.
+void WeightedSumRow(const float* const* rows, const float* weights, int count, std::int64_t cols,
+                    bool add, float* out) {
+  constexpr std::int64_t kStep = 4 * kLanes;  // sums that stay in registers
+  for (std::int64_t first = 0; first < cols; first += kStep) {
+    const std::int64_t left = cols - first;
+    float sums[kStep] = {};
+    if (left >= kStep) {
+      if (add) {
+        for (int i = 0; i < kStep; ++i) sums[i] = out[first + i];
+      }
+      for (int r = 0; r < count; ++r) {
+        const float* row = rows[r] + first;
+        for (int i = 0; i < kStep; ++i) sums[i] = MultiplyAdd(weights[r], row[i], sums[i]);
+      }
+      for (int i = 0; i < kStep; ++i) out[first + i] = sums[i];
+    } else {
+      for (std::int64_t i = first; i < cols; ++i) {
+        float sum = add ? out[i] : 0.0f;
+        for (int r = 0; r < count; ++r) sum = MultiplyAdd(weights[r], rows[r][i], sum);
+        out[i] = sum;
+      }
+    }
+  }
+}
+
 void RopeNeighbours(float* head, const float* angles, int frequencies) {
   for (int i = 0; i < frequencies; ++i) {
     const float a = head[2 * i], b = head[2 * i + 1];

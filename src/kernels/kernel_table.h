@@ -51,6 +51,8 @@ struct KernelTable {
   void (*rms_norm_row)(float* x, const float* delta, const float* weight, float epsilon,
                        std::int64_t cols, float* out);
   void (*silu_multiply_row)(const float* gate, const float* up, std::int64_t cols, float* out);
+  void (*weighted_sum_row)(const float* const* rows, const float* weights, int count,
+                           std::int64_t cols, bool add, float* out);
   void (*rope_neighbours)(float* head, const float* angles, int frequencies);
   void (*rope_halves)(float* head, const float* angles, int frequencies);
 };

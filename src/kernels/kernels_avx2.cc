@@ -22,6 +22,7 @@ constinit const KernelTable kAvx2Kernels = {
     .finish_tile = avx2::FinishTile,
     .rms_norm_row = avx2::RmsNormRow,
     .silu_multiply_row = avx2::SiluMultiplyRow,
+    .weighted_sum_row = avx2::WeightedSumRow,
     .rope_neighbours = avx2::RopeNeighbours,
     .rope_halves = avx2::RopeHalves,
 };

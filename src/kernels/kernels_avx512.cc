@@ -30,6 +30,7 @@ constinit const KernelTable kAmxKernels = {
     .finish_tile = avx512::FinishTile,
     .rms_norm_row = avx512::RmsNormRow,
     .silu_multiply_row = avx512::SiluMultiplyRow,
+    .weighted_sum_row = avx512::WeightedSumRow,
     .rope_neighbours = avx512::RopeNeighbours,
     .rope_halves = avx512::RopeHalves,
 };
@@ -49,6 +50,7 @@ constinit const KernelTable kAvx512Kernels = {
     .finish_tile = avx512::FinishTile,
     .rms_norm_row = avx512::RmsNormRow,
     .silu_multiply_row = avx512::SiluMultiplyRow,
+    .weighted_sum_row = avx512::WeightedSumRow,
     .rope_neighbours = avx512::RopeNeighbours,
     .rope_halves = avx512::RopeHalves,
 };

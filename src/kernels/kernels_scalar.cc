@@ -19,6 +19,7 @@ constinit const KernelTable kScalarKernels = {
     .finish_tile = scalar::FinishTile,
     .rms_norm_row = scalar::RmsNormRow,
     .silu_multiply_row = scalar::SiluMultiplyRow,
+    .weighted_sum_row = scalar::WeightedSumRow,
     .rope_neighbours = scalar::RopeNeighbours,
     .rope_halves = scalar::RopeHalves,
 };

@@ -8,6 +8,10 @@
 // A line of K is 16 tokens wide and a line of V 16 dimensions wide, each with a pair of neighbours
 // along the sum, so that q*K and p*V are both products of BF16 dot-product and AMX instructions
 // without moving anything. D is the head's dimension padded with zeros to a multiple of 32.
+//
+// Where values are the leading dimensions of the keys (latent attention), there is no V part: 576
+// numbers a token instead of 1088 are worth more than the time it takes to lay a block of keys out
+// as values, which stays below that of reading it from memory.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +27,12 @@ struct KvLayout {
   KvType type = KvType::kBf16;
   int head_dim = 0;
   int padded_dim = 0;
+  bool values_in_keys = false;
+  int value_dim = 0;  // numbers a head gives
+  int padded_value_dim = 0;
   std::size_t part_bytes = 0;   // codes of K or of V
   std::size_t scale_bytes = 0;  // of one part; 0 unless INT8
-  std::size_t head_bytes = 0;   // K and V of one head
+  std::size_t head_bytes = 0;   // all parts of one head
   std::size_t layer_bytes = 0;
   std::size_t page_bytes = 0;  // all layers, a multiple of 4 KiB
 };

@@ -86,11 +86,15 @@ KvLayout LayoutOf(const KvShape& shape) {
   KvLayout layout;
   layout.type = shape.type;
   layout.head_dim = shape.head_dim;
-  layout.padded_dim = (shape.head_dim + kKvDimStep - 1) / kKvDimStep * kKvDimStep;
+  const auto padded = [](int dim) { return (dim + kKvDimStep - 1) / kKvDimStep * kKvDimStep; };
+  layout.padded_dim = padded(shape.head_dim);
+  layout.values_in_keys = shape.value_dim_in_key > 0;
+  layout.value_dim = layout.values_in_keys ? shape.value_dim_in_key : shape.head_dim;
+  layout.padded_value_dim = padded(layout.value_dim);
   layout.part_bytes = static_cast<std::size_t>(layout.padded_dim) * kTokensPerPage *
                       static_cast<std::size_t>(ElementBytes(shape.type));
   layout.scale_bytes = shape.type == KvType::kInt8 ? kTokensPerPage * sizeof(float) : 0;
-  layout.head_bytes = 2 * (layout.part_bytes + layout.scale_bytes);
+  layout.head_bytes = (layout.values_in_keys ? 1 : 2) * (layout.part_bytes + layout.scale_bytes);
   layout.layer_bytes = layout.head_bytes * static_cast<std::size_t>(shape.kv_heads);
   layout.page_bytes = RoundUp(layout.layer_bytes * static_cast<std::size_t>(shape.layers), kOsPage);
   return layout;
@@ -112,6 +116,10 @@ Result<KvPages> KvPages::Create(const KvShape& shape, std::uint32_t pages) {
                   "KV memory of {} layers, {} heads of {} cannot be laid out", shape.layers,
                   shape.kv_heads, shape.head_dim);
     }
+  }
+  if (shape.value_dim_in_key < 0 || shape.value_dim_in_key > shape.head_dim) {
+    return Fail(ErrorKind::kUnsupported, "values of {} numbers cannot be part of keys of {}",
+                shape.value_dim_in_key, shape.head_dim);
   }
   KvPages created;
   Impl& impl = *created.impl_;
@@ -187,6 +195,7 @@ void KvPages::Write(int layer, std::span<const SequenceRows> sequences, const fl
               static_cast<std::size_t>(head) * static_cast<std::size_t>(layout.head_dim);
           StoreVector(layout, at, slot, k + from,
                       [&](int d) { return KIndex(layout.type, slot, d); });
+          if (layout.values_in_keys) continue;
           StoreVector(layout, at + v_part, slot, v + from,
                       [&](int d) { return VIndex(layout, slot, d); });
         }

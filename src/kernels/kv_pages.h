@@ -23,6 +23,9 @@ struct KvShape {
   int kv_heads = 0;
   int head_dim = 0;
   KvType type = KvType::kBf16;
+  // Latent attention keeps one vector a token, whose leading elements are its value as well: there
+  // is no V part then, and attention gives this many numbers a head. 0: V apart, of head_dim.
+  int value_dim_in_key = 0;
 };
 
 // Bytes one token takes over all layers.
@@ -54,7 +57,8 @@ class KvPages {
   const KvShape& shape() const;
   std::uint32_t pages() const;
 
-  // Stores k and v of one layer, each [rows, kv_heads * head_dim], for the rows of `sequences`.
+  // Stores k and v of one layer, each [rows, kv_heads * head_dim], for the rows of `sequences`; v
+  // is null where values are part of the keys.
   void Write(int layer, std::span<const SequenceRows> sequences, const float* k, const float* v,
              ThreadPool& pool);
   // Copies a page of all layers.
@@ -73,9 +77,10 @@ class KvPages {
   std::unique_ptr<Impl> impl_;
 };
 
-// Causal attention of one layer for all rows of a step: out[rows, heads * head_dim] from
-// q[rows, heads * head_dim] (rotary embedding applied) and the pages already written for these
-// rows. heads is a multiple of kv_heads; head h reads KV head h / (heads / kv_heads).
+// Causal attention of one layer for all rows of a step: out[rows, heads * head_dim] (or
+// heads * value_dim_in_key) from q[rows, heads * head_dim] (rotary embedding applied) and the pages
+// already written for these rows. heads is a multiple of kv_heads; head h reads KV head h / (heads
+// / kv_heads).
 void Attention(const KvPages& kv, int layer, int heads, float scale,
                std::span<const SequenceRows> sequences, const float* q, float* out,
                ThreadPool& pool);

@@ -80,9 +80,7 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
     Send(*writer,
          {ErrorKind::kNotFound,
           "there is GET /admin/usage, GET /admin/upstreams, GET /admin/startup, GET and POST "
-          "/admin/rollouts, and POST /admin/reload",
-          "there is GET /admin/usage, GET /admin/upstreams, GET and POST /admin/rollouts, GET "
-          "/admin/readiness, and POST /admin/reload",
+          "/admin/rollouts, GET /admin/readiness, and POST /admin/reload",
           "", ""},
          404);
   }

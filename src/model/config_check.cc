@@ -60,7 +60,8 @@ Status CheckConfig(const ModelConfig& c, std::string_view source) {
     if (e.count < 1 || e.count > (1 << 16) || e.chosen < 1 || e.chosen > e.count ||
         e.intermediate < 1 || e.intermediate > (1 << 24) || e.leading_dense_layers > c.layers ||
         e.groups < 1 || e.count % e.groups != 0 || e.chosen_groups < 1 ||
-        e.chosen_groups > e.groups || e.shared_intermediate < 0) {
+        e.chosen_groups > e.groups || e.chosen > e.count / e.groups * e.chosen_groups ||
+        e.shared_intermediate < 0) {
       return Fail(ErrorKind::kCorrupt,
                   "{}: {} experts of size {} in {} groups, {} chosen in {} groups, after {} dense "
                   "layers",

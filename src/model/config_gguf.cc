@@ -9,42 +9,7 @@
 namespace tare::model {
 namespace {
 
-// Reads keys of one architecture.
-class Keys {
- public:
-  Keys(const GgufFile& file, std::string_view architecture)
-      : file_(file), prefix_(std::string(architecture) + ".") {}
-
-  Result<int> Count(std::string_view key) const {
-    return Narrow(key, file_.Int(prefix_ + std::string(key)));
-  }
-  Result<int> CountOr(std::string_view key, std::int64_t missing) const {
-    return Narrow(key, file_.IntOr(prefix_ + std::string(key), missing));
-  }
-  Result<float> FloatOr(std::string_view key, float missing) const {
-    TARE_TRY(const double value, file_.FloatOr(prefix_ + std::string(key), missing));
-    return static_cast<float>(value);
-  }
-  Result<std::string_view> StringOr(std::string_view key, std::string_view missing) const {
-    return file_.StringOr(prefix_ + std::string(key), missing);
-  }
-  bool Has(std::string_view key) const { return file_.Has(prefix_ + std::string(key)); }
-
- private:
-  Result<int> Narrow(std::string_view key, Result<std::int64_t> value) const {
-    if (!value) return tl::unexpected(std::move(value).error());
-    if (*value < 0 || *value > std::numeric_limits<int>::max()) {
-      return Fail(ErrorKind::kCorrupt, "{}: key '{}{}' is {}, which no model has", file_.name(),
-                  prefix_, key, *value);
-    }
-    return static_cast<int>(*value);
-  }
-
-  const GgufFile& file_;
-  std::string prefix_;
-};
-
-Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig& config) {
+Status ReadRope(const GgufFile& file, const GgufKeys& keys, ModelConfig& config) {
   RopeConfig& rope = config.rope;
   TARE_TRY(rope.theta, keys.FloatOr("rope.freq_base", 10000.0f));
   TARE_TRY(rope.dims, keys.CountOr("rope.dimension_count", config.head_dim));
@@ -68,7 +33,7 @@ Status ReadRope(const GgufFile& file, const Keys& keys, ModelConfig& config) {
   return {};
 }
 
-Result<int> VocabSize(const GgufFile& file, const Keys& keys) {
+Result<int> VocabSize(const GgufFile& file, const GgufKeys& keys) {
   if (keys.Has("vocab_size")) return keys.Count("vocab_size");
   if (const GgufTensor* table = file.Find("token_embd.weight"); table != nullptr) {
     if (table->dims[1] <= std::numeric_limits<int>::max()) return static_cast<int>(table->dims[1]);
@@ -78,6 +43,36 @@ Result<int> VocabSize(const GgufFile& file, const Keys& keys) {
 }
 
 }  // namespace
+
+GgufKeys::GgufKeys(const GgufFile& file, std::string_view architecture)
+    : file_(file), prefix_(std::string(architecture) + ".") {}
+
+Result<int> GgufKeys::Narrow(std::string_view key, Result<std::int64_t> value) const {
+  if (!value) return tl::unexpected(std::move(value).error());
+  if (*value < 0 || *value > std::numeric_limits<int>::max()) {
+    return Fail(ErrorKind::kCorrupt, "{}: key '{}{}' is {}, which no model has", file_.name(),
+                prefix_, key, *value);
+  }
+  return static_cast<int>(*value);
+}
+
+bool GgufKeys::Has(std::string_view key) const { return file_.Has(Full(key)); }
+Result<int> GgufKeys::Count(std::string_view key) const {
+  return Narrow(key, file_.Int(Full(key)));
+}
+Result<int> GgufKeys::CountOr(std::string_view key, std::int64_t missing) const {
+  return Narrow(key, file_.IntOr(Full(key), missing));
+}
+Result<float> GgufKeys::FloatOr(std::string_view key, float missing) const {
+  TARE_TRY(const double value, file_.FloatOr(Full(key), missing));
+  return static_cast<float>(value);
+}
+Result<bool> GgufKeys::BoolOr(std::string_view key, bool missing) const {
+  return file_.BoolOr(Full(key), missing);
+}
+Result<std::string_view> GgufKeys::StringOr(std::string_view key, std::string_view missing) const {
+  return file_.StringOr(Full(key), missing);
+}
 
 Result<GgufConfig> ReadGgufConfig(const GgufFile& file) {
   TARE_TRY(const auto architecture, file.String("general.architecture"));
@@ -94,7 +89,7 @@ Result<GgufConfig> ReadGgufConfig(const GgufFile& file) {
   ModelConfig& c = out.config;
   c.family = out.family->name;
   TARE_TRY(c.name, file.StringOr("general.name", c.family));
-  const Keys keys(file, architecture);
+  const GgufKeys keys(file, architecture);
   TARE_TRY(c.layers, keys.Count("block_count"));
   TARE_TRY(c.hidden, keys.Count("embedding_length"));
   TARE_TRY(c.heads, keys.Count("attention.head_count"));
@@ -106,16 +101,16 @@ Result<GgufConfig> ReadGgufConfig(const GgufFile& file) {
   const int even_head = c.heads > 0 ? c.hidden / c.heads : 0;
   TARE_TRY(c.head_dim, keys.CountOr("attention.key_length", even_head));
   TARE_TRY(const int value_dim, keys.CountOr("attention.value_length", c.head_dim));
-  if (value_dim != c.head_dim) {
-    return Fail(ErrorKind::kUnsupported, "{}: heads of {} for keys and {} for values", file.name(),
-                c.head_dim, value_dim);
-  }
   TARE_RETURN_IF_ERROR(ReadRope(file, keys, c));
   c.tied_embeddings = file.Find("output.weight") == nullptr;
   if (out.family->adjust_gguf != nullptr) {
     TARE_RETURN_IF_ERROR(out.family->adjust_gguf(file, c));
   }
   if (out.family->adjust != nullptr) TARE_RETURN_IF_ERROR(out.family->adjust(c));
+  if (!c.latent && value_dim != c.head_dim) {
+    return Fail(ErrorKind::kUnsupported, "{}: heads of {} for keys and {} for values", file.name(),
+                c.head_dim, value_dim);
+  }
   TARE_RETURN_IF_ERROR(CheckConfig(c, file.name()));
   const ParameterCount count = CountParameters(c);
   c.parameters = count.total();

@@ -166,6 +166,7 @@ Result<JsonConfig> ParseJsonConfig(std::string_view text, const std::string& sou
   TARE_TRY(c.tied_embeddings, keys.BoolOr("tie_word_embeddings", false));
   TARE_TRY(c.head_dim, keys.CountOr("head_dim", c.heads > 0 ? c.hidden / c.heads : 0));
   c.rope.dims = c.head_dim;
+  TARE_TRY(c.prediction_layers, keys.CountOr("num_nextn_predict_layers", 0));
   TARE_RETURN_IF_ERROR(RefuseVariants(keys));
   TARE_RETURN_IF_ERROR(ReadRope(keys, c));
   if (out.family->adjust_json != nullptr) {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "kernels/elementwise.h"
 #include "model/blocks.h"
+#include "model/memory_need.h"
 #include "model/weight_loader.h"
 
 namespace tare::model {
@@ -27,7 +28,22 @@ class Decoder : public LanguageModel {
   std::size_t weight_bytes() const override { return weight_bytes_; }
   kernels::WeightType weight_type() const override { return weight_type_; }
   kernels::KvShape kv_shape(kernels::KvType type) const override {
-    return {config_.layers, config_.kv_heads, config_.head_dim, type};
+    return KvShapeOf(config_, type);
+  }
+
+  const ExpertUse* expert_use() const override {
+    return config_.experts ? &ws_.experts.use : nullptr;
+  }
+
+  void ResetExpertUse() override {
+    if (!config_.experts) return;
+    ExpertUse& use = ws_.experts.use;
+    use = {};
+    use.first_layer = config_.experts->leading_dense_layers;
+    use.layers = config_.layers - use.first_layer;
+    use.experts = config_.experts->count;
+    use.tokens.assign(static_cast<std::size_t>(use.layers) * static_cast<std::size_t>(use.experts),
+                      0);
   }
 
   void Forward(const ForwardInput& input, kernels::KvPages& kv, std::span<float> logits) override {
@@ -49,6 +65,8 @@ class Decoder : public LanguageModel {
               .pool = *pool_};
     Embed(input, x);
     Angles(step);
+    ExpertUse& use = ws_.experts.use;
+    use.step_touched = use.step_present = 0;
 
     const ModelConfig& c = config_;
     const float* before = nullptr;  // what the block before has yet to add to x
@@ -62,6 +80,8 @@ class Decoder : public LanguageModel {
       layer.feed_forward->Forward(step, normed, delta);
       before = delta;
     }
+    use.touched += use.step_touched;
+    use.present += use.step_present;
     if (wanted == 0) return;
     float* last = ws_.last.Get(static_cast<std::size_t>(wanted) * hidden);
     float* last_delta = ws_.last_delta.Get(static_cast<std::size_t>(wanted) * hidden);
@@ -87,13 +107,6 @@ class Decoder : public LanguageModel {
   Status LoadParts(const Checkpoint& checkpoint, const LoadOptions& options) {
     TARE_CHECK(options.pool != nullptr);
     config_ = checkpoint.config();
-    if (checkpoint.family().attention == nullptr || checkpoint.family().feed_forward == nullptr) {
-      return Fail(
-          ErrorKind::kUnsupported,
-          "{}: models of family {} can be inspected, but not computed; docs/MODELS.md lists "
-          "those that can",
-          checkpoint.name(), config_.family);
-    }
     pool_ = options.pool;
     storage_ = checkpoint.storage();
     WeightLoader weights(checkpoint, options);
@@ -107,6 +120,7 @@ class Decoder : public LanguageModel {
     if (!rope) return Context(std::move(rope).error(), "{}", checkpoint.name());
     rope_ = *std::move(rope);
 
+    ResetExpertUse();
     TARE_TRY(embeddings_, weights.Rows("token_embd.weight", c.vocab, c.hidden));
     for (int i = 0; i < c.layers; ++i) {
       DecoderLayer layer;
@@ -151,6 +165,7 @@ class Decoder : public LanguageModel {
     kernels::RopeAngles(ws_.positions, rope_.frequencies, rope_.magnitude, angles);
     step.angles = angles;
     step.rope_half = rope_.half();
+    step.score_scale = rope_.score_scale;
   }
 
   ModelConfig config_;

@@ -35,7 +35,6 @@ struct Family {
   Status (*adjust_json)(const JsonKeys& keys, ModelConfig& config) = nullptr;
   Status (*adjust)(ModelConfig& config) = nullptr;
 
-  // Both null: facts and sizes are known, but it cannot be computed.
   Result<std::unique_ptr<AttentionBlock>> (*attention)(WeightLoader& weights,
                                                        const ModelConfig& config,
                                                        int layer) = nullptr;

@@ -1,7 +1,9 @@
 // Qwen 3, mixture of experts: attention as qwen3, and in every layer a softmax router over experts
-// of which each token takes a few. Facts and sizes are read; computing is refused by name.
+// of which each token takes a few.
 #include <nlohmann/json.hpp>
 
+#include "model/blocks.h"
+#include "model/config_gguf.h"
 #include "model/config_json.h"
 #include "model/families.h"
 
@@ -11,7 +13,6 @@ namespace {
 constexpr const char* kTypes[] = {"qwen3_moe"};
 
 Status AdjustJson(const JsonKeys& keys, ModelConfig& config) {
-  config.head_norms = true;
   ExpertsConfig experts;
   TARE_TRY(experts.count, keys.Count("num_experts"));
   TARE_TRY(experts.chosen, keys.Count("num_experts_per_tok"));
@@ -27,12 +28,34 @@ Status AdjustJson(const JsonKeys& keys, ModelConfig& config) {
   return {};
 }
 
+Status AdjustGguf(const GgufFile& file, ModelConfig& config) {
+  const GgufKeys keys(file, "qwen3moe");
+  ExpertsConfig experts;
+  TARE_TRY(experts.count, keys.Count("expert_count"));
+  TARE_TRY(experts.chosen, keys.Count("expert_used_count"));
+  TARE_TRY(experts.intermediate, keys.Count("expert_feed_forward_length"));
+  // Files need not say so: the published models of the family all do.
+  TARE_TRY(experts.normalize, keys.BoolOr("expert_weights_norm", true));
+  config.experts = experts;
+  return {};
+}
+
+Status Adjust(ModelConfig& config) {
+  config.head_norms = true;
+  return {};
+}
+
 }  // namespace
 
 const Family kQwen3Moe = {
     .name = "qwen3_moe",
+    .gguf_architecture = "qwen3moe",
     .hugging_face_types = kTypes,
+    .adjust_gguf = AdjustGguf,
     .adjust_json = AdjustJson,
+    .adjust = Adjust,
+    .attention = LoadGroupedQueryAttention,
+    .feed_forward = LoadMixtureOfExperts,
 };
 
 }  // namespace tare::model

@@ -47,6 +47,8 @@ std::string Safetensors(const TinyModel& tiny, bool bf16, Wanted wanted) {
   return WithHeader(header.dump(), data);
 }
 
+using TinyEditNames = std::function<bool(const std::string& name)>;
+
 class HuggingFaceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -269,14 +271,42 @@ TEST_F(HuggingFaceTest, CountsAndRefusesPartsOfCodedWeights) {
   ASSERT_TRUE(need) << need.error().message;
 }
 
-TEST_F(HuggingFaceTest, ExpertsCanBeInspectedButNotComputed) {
-  json config = models_.front().config;
-  config.update({{"model_type", "qwen3_moe"},
-                 {"num_experts", 4},
-                 {"num_experts_per_tok", 2},
-                 {"moe_intermediate_size", 32}});
-  Write("config.json", config.dump());
-  EXPECT_THAT(Error(), HasSubstr("family qwen3_moe can be inspected, but not computed"));
+TEST_F(HuggingFaceTest, NamesExpertsAsTheFileDoes) {
+  const auto with = [this](const char* model, const TinyEditNames& keep) {
+    for (const TinyModel& tiny : models_) {
+      if (tiny.name != model) continue;
+      UseModel(tiny);
+      Write("model.safetensors", Safetensors(tiny, false, keep));
+    }
+    return Error();
+  };
+  const auto without = [&](const char* model, const std::string& part) {
+    return with(model, [&](const std::string& name) { return name.find(part) == name.npos; });
+  };
+  EXPECT_THAT(without("qwen3_moe", "1.mlp.experts.5.up_proj"),
+              HasSubstr("tensor 'model.layers.1.mlp.experts.5.up_proj.weight' is missing"));
+  EXPECT_THAT(without("qwen3_moe", "0.mlp.gate.weight"),
+              HasSubstr("tensor 'model.layers.0.mlp.gate.weight' is missing"));
+  EXPECT_THAT(without("deepseek_v3", "e_score_correction_bias"),
+              HasSubstr("tensor 'model.layers.1.mlp.gate.e_score_correction_bias' is missing"));
+  EXPECT_THAT(without("deepseek_v2", "2.self_attn.kv_b"),
+              HasSubstr("tensor 'model.layers.2.self_attn.kv_b_proj.weight' is missing"));
+}
+
+// DeepSeek-V3's files hold one more layer, which predicts a token further on.
+TEST_F(HuggingFaceTest, LeavesOutPredictionLayers) {
+  TinyModel tiny = *std::ranges::find(models_, "deepseek_v3", &TinyModel::name);
+  const auto tensors = tiny.tensors;
+  for (const auto& [name, shape] : tensors) {
+    if (!name.starts_with("model.layers.2.")) continue;
+    tiny.tensors["model.layers.3." + name.substr(15)] = shape;
+  }
+  tiny.tensors["model.layers.3.eh_proj.weight"] = {64, 128};
+  UseModel(tiny);
+  EXPECT_THAT(Error(), HasSubstr("family deepseek_v3 has no use for tensor"));
+  tiny.config["num_nextn_predict_layers"] = 1;
+  UseModel(tiny);
+  EXPECT_EQ(Error(), "no error");
 }
 
 TEST(SafetensorsTest, NamesWhatIsWrong) {

@@ -8,6 +8,7 @@
 #include "base/types.h"
 #include "kernels/kv_pages.h"
 #include "kernels/matmul.h"
+#include "model/expert_use.h"
 #include "model/model_config.h"
 
 namespace tare::model {
@@ -28,6 +29,10 @@ class LanguageModel {
   virtual std::size_t weight_bytes() const = 0;
   virtual kernels::WeightType weight_type() const = 0;
   virtual kernels::KvShape kv_shape(kernels::KvType type) const = 0;
+  // Null for models without experts.
+  virtual const ExpertUse* expert_use() const { return nullptr; }
+  // Counts from nothing: after warming up, whose tokens are nobody's.
+  virtual void ResetExpertUse() {}
   // Writes K and V of all rows into kv, then logits[logit_rows.size(), vocab].
   // The caller guarantees valid token ids, positions below max length and pages owned by the rows.
   virtual void Forward(const ForwardInput& input, kernels::KvPages& kv,

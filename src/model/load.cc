@@ -59,6 +59,11 @@ Result<MemoryNeed> EstimateMemory(const Checkpoint& checkpoint, std::optional<We
                                   std::uint64_t kv_tokens, kernels::KvType kv_type) {
   MemoryNeed need;
   const ModelConfig& config = checkpoint.config();
+  const auto take = [&](MatrixRole role, WeightType natural, int count, std::int64_t rows,
+                        std::int64_t cols) {
+    need.weights += static_cast<std::uint64_t>(count) *
+                    PackedBytes(ChooseType(dtype, role, {&natural, 1}), rows, cols);
+  };
   for (const std::string& name : checkpoint.TensorNames()) {
     const auto stored = checkpoint.Find(name);
     if (stored->shape.size() < 2) continue;  // vectors are small
@@ -66,9 +71,20 @@ Result<MemoryNeed> EstimateMemory(const Checkpoint& checkpoint, std::optional<We
     const bool table = name == "token_embd.weight";
     if (table) need.weights += stored->bytes;  // gathered from as stored
     if (table && !config.tied_embeddings) continue;
-    const MatrixRole role =
-        table || name == "output.weight" ? MatrixRole::kHead : MatrixRole::kLayer;
-    need.weights += PackedBytes(ChooseType(dtype, role, {&form.natural, 1}), form.rows, form.cols);
+    if (config.latent && name.ends_with("attn_kv_b.weight")) {  // taken apart by head
+      const LatentAttentionConfig& m = *config.latent;
+      take(MatrixRole::kLatent, form.natural, config.heads, m.kv_rank, m.nope_dim);
+      take(MatrixRole::kLatent, form.natural, config.heads, m.value_dim, m.kv_rank);
+      continue;
+    }
+    const bool latent = name.ends_with("attn_k_b.weight") || name.ends_with("attn_v_b.weight");
+    const MatrixRole role = table || name == "output.weight"        ? MatrixRole::kHead
+                            : name.ends_with("ffn_gate_inp.weight") ? MatrixRole::kRouter
+                            : latent                                ? MatrixRole::kLatent
+                                                                    : MatrixRole::kLayer;
+    const bool set = stored->shape.size() == 3;
+    const int count = set ? static_cast<int>(stored->shape[0]) : 1;
+    take(role, form.natural, count, set ? stored->shape[1] : form.rows, form.cols);
   }
   need.kv = kv_tokens * KvBytesPerToken(config, kv_type);
   need.working = WorkingBytes(config);

@@ -93,6 +93,101 @@ TEST_F(LoadTest, SequencesOfOneStepDoNotMix) {
   EXPECT_LT(MaxDifference(all.subspan(2 * vocab, vocab), alone_a), 1e-5f);
 }
 
+// A row's bits do not depend on the rows beside it, on how its sequence is cut into steps, nor on
+// the number of threads, though rows share experts and experts share threads.
+TEST_F(LoadTest, CompanyChangesNoBit) {
+  for (const char* name : {"qwen3_moe", "deepseek_v2_lite", "deepseek_v3"}) {
+    const std::string bytes = TinyGguf(models_.at(name));
+    const auto& cases = models_.at(name).cases;
+    for (const char* dtype : {"f32", "bf16", "int8", "int4"}) {
+      LoadOptions options;
+      options.dtype = ParseDtype(dtype).value();
+      const auto model = Load(bytes, options).value();
+      const auto alone = RunTokens(*model, cases[1].tokens, 512, kernels::KvType::kBf16);
+      ThreadPool one(1);
+      options.pool = &one;
+      const auto file = GgufFile::Parse(Bytes(bytes), "tiny.gguf").value();
+      const auto with_one = LoadModel(file, options).value();
+      EXPECT_EQ(RunTokens(*with_one, cases[1].tokens, 3, kernels::KvType::kBf16), alone)
+          << name << " " << dtype;
+
+      // The sequence's rows between those of another.
+      auto kv = kernels::KvPages::Create(model->kv_shape(kernels::KvType::kBf16), 8).value();
+      const std::vector<PageId> pages_a = {PageId{5}};
+      const std::vector<PageId> pages_b = {PageId{2}, PageId{7}, PageId{0}};
+      std::vector<TokenId> tokens = cases[0].tokens;
+      tokens.insert(tokens.end(), cases[1].tokens.begin(), cases[1].tokens.end());
+      const int a = static_cast<int>(cases[0].tokens.size());
+      const int b = static_cast<int>(cases[1].tokens.size());
+      const kernels::SequenceRows sequences[] = {{0, a, 0, pages_a}, {a, b, 0, pages_b}};
+      const int wanted[] = {a + b - 1};
+      std::vector<float> logits(static_cast<std::size_t>(model->config().vocab));
+      model->Forward({tokens, sequences, wanted}, kv, logits);
+      EXPECT_EQ(logits, alone.back()) << name << " " << dtype;
+    }
+  }
+}
+
+TEST_F(LoadTest, OlderFilesHaveKvBInOnePiece) {
+  for (const char* name : {"deepseek_v2", "kimi_k2"}) {
+    const TinyModel& tiny = models_.at(name);
+    const std::string bytes = TinyGguf(tiny, {}, true);
+    LoadOptions options;
+    options.dtype = kernels::WeightType::kF32;
+    const auto model = Load(bytes, options);
+    ASSERT_TRUE(model) << model.error().message;
+    const TinyCase& one = tiny.cases[1];
+    const auto logits = RunTokens(**model, one.tokens, 7);
+    EXPECT_LT(MaxDifference(logits.back(), one.logits.back()), 1e-4f) << name;
+  }
+}
+
+TEST_F(LoadTest, CountsWhereTokensWent) {
+  EXPECT_EQ(Load(TinyGguf(models_.at("llama"))).value()->expert_use(), nullptr);
+  const std::string bytes = TinyGguf(models_.at("deepseek_v3"));
+  const auto model = Load(bytes).value();
+  const ExpertUse& use = *model->expert_use();
+  EXPECT_EQ(use.first_layer, 1);
+  ASSERT_EQ(use.layers, 2);
+  ASSERT_EQ(use.experts, 8);
+  const auto& tokens = models_.at("deepseek_v3").cases[1].tokens;
+  (void)RunTokens(*model, tokens, 1);
+  for (int layer = 0; layer < 2; ++layer) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t count : use.layer(layer)) sum += count;
+    EXPECT_EQ(sum, 3 * tokens.size());  // each token goes to 3 experts
+  }
+  EXPECT_EQ(use.step_touched, 6u);
+  EXPECT_EQ(use.step_present, 16u);
+  EXPECT_EQ(use.touched, 6 * tokens.size());
+  EXPECT_EQ(use.present, 16 * tokens.size());
+}
+
+TEST_F(LoadTest, NamesMisshapedExperts) {
+  const auto error = [&](const char* model, const char* tensor, const TinyEdit& edit) {
+    const std::string bytes =
+        TinyGguf(models_.at(model), [&](auto& name, auto& shape, auto& values) {
+          return name != tensor || edit(name, shape, values);
+        });
+    const auto loaded = Load(bytes);
+    return loaded ? "no error" : loaded.error().message;
+  };
+  const auto swap = [](auto&, auto& shape, auto&) {
+    std::swap(shape[1], shape[2]);
+    return true;
+  };
+  EXPECT_THAT(error("qwen3_moe", "blk.1.ffn_up_exps.weight", swap),
+              HasSubstr("'blk.1.ffn_up_exps.weight' has shape [8, 64, 48], the model's facts ask "
+                        "for [8, 48, 64]"));
+  EXPECT_THAT(error("deepseek_v2", "blk.0.attn_v_b.weight", swap), HasSubstr("for [4, 24, 32]"));
+  EXPECT_THAT(
+      error("deepseek_v2", "blk.0.attn_v_b.weight", [](auto&, auto&, auto&) { return false; }),
+      HasSubstr("'blk.0.attn_v_b.weight' is missing"));
+  EXPECT_THAT(
+      error("qwen3_moe", "blk.0.ffn_down_exps.weight", [](auto&, auto&, auto&) { return false; }),
+      HasSubstr("'blk.0.ffn_down.0.weight' is missing"));
+}
+
 TEST_F(LoadTest, NarrowTypesStayClose) {
   const std::string bytes = TinyGguf(models_.at("llama"));
   const TinyCase& one = models_.at("llama").cases[1];
@@ -159,7 +254,7 @@ TEST_F(LoadTest, RefusesUnknownArchitectureByName) {
   EXPECT_EQ(model.error().kind, ErrorKind::kUnsupported);
   EXPECT_EQ(model.error().message,
             "tiny.gguf: GGUF architecture 'mamba' is not supported; supported are llama, qwen2, "
-            "qwen3");
+            "qwen3, qwen3moe, deepseek2");
 }
 
 TEST_F(LoadTest, RefusesSenselessFacts) {

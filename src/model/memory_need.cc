@@ -72,26 +72,38 @@ std::uint64_t PackedBytes(kernels::WeightType type, std::int64_t rows, std::int6
   return 0;
 }
 
+kernels::KvShape KvShapeOf(const ModelConfig& config, kernels::KvType type) {
+  if (!config.latent) return {config.layers, config.kv_heads, config.head_dim, type};
+  const LatentAttentionConfig& latent = *config.latent;
+  return {config.layers, 1, latent.kv_rank + latent.rope_dim, type, latent.kv_rank};
+}
+
 std::uint64_t KvBytesPerToken(const ModelConfig& config, kernels::KvType type) {
-  if (!config.latent) {
-    return kernels::KvBytesPerToken({config.layers, config.kv_heads, config.head_dim, type});
-  }
-  const std::uint64_t width = type == kernels::KvType::kF32    ? 4
-                              : type == kernels::KvType::kBf16 ? 2
-                                                               : 1;
-  return KvNumbersPerToken(config) * width;
+  return kernels::KvBytesPerToken(KvShapeOf(config, type));
 }
 
 std::uint64_t WorkingBytes(const ModelConfig& config) {
-  const auto hidden = static_cast<std::uint64_t>(config.hidden);
-  const auto heads = static_cast<std::uint64_t>(config.heads + 2 * config.kv_heads) *
-                     static_cast<std::uint64_t>(config.head_dim);
-  const auto inner = static_cast<std::uint64_t>(config.intermediate);
-  // Residual, normed and delta; q, k, v twice and mixed; gate, up, activated; quantised forms.
-  const std::uint64_t row = 4 * hidden + 3 * heads + 4 * inner;
-  return sizeof(float) *
-             (kStepRows * row + kStepSequences * static_cast<std::uint64_t>(config.vocab)) +
-         kProcessBytes;
+  const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
+  const std::uint64_t hidden = u(config.hidden);
+  // q, k, v twice and mixed; with latent attention queries in both spaces, and answers in both.
+  std::uint64_t heads = 3 * u(config.heads + 2 * config.kv_heads) * u(config.head_dim);
+  if (config.latent) {
+    const LatentAttentionConfig& m = *config.latent;
+    heads = u(config.heads) * (3 * u(m.nope_dim + m.rope_dim) + 3 * u(m.kv_rank) + u(m.rope_dim) +
+                               2 * u(m.value_dim)) +
+            3 * u(m.q_rank + m.kv_rank + m.rope_dim);
+  }
+  // Gate, up, activated and its quantised form; with experts for each chosen one, and its answer.
+  std::uint64_t inner = 4 * u(config.intermediate);
+  if (config.experts) {
+    const ExpertsConfig& e = *config.experts;
+    const std::uint64_t chosen = u(e.chosen) * (3 * u(e.intermediate) + 2 * hidden);
+    const std::uint64_t expert_layer = chosen + 4 * u(e.shared_intermediate) + u(e.count);
+    inner = e.leading_dense_layers > 0 ? std::max(inner, expert_layer) : expert_layer;
+  }
+  // Residual, normed and delta, and the quantised form.
+  const std::uint64_t row = 4 * hidden + heads + inner;
+  return sizeof(float) * (kStepRows * row + kStepSequences * u(config.vocab)) + kProcessBytes;
 }
 
 Result<std::uint64_t> AvailableMemory(const std::filesystem::path& proc,

@@ -23,7 +23,10 @@ struct MemoryNeed {
 // A matrix as the kernels keep it (kernels/packed_layout.h): codes, scales, padding.
 std::uint64_t PackedBytes(kernels::WeightType type, std::int64_t rows, std::int64_t cols);
 
-// K and V of one token over all layers.
+// What the engine's pages hold of a model: K and V, or the latent vectors of latent attention.
+kernels::KvShape KvShapeOf(const ModelConfig& config, kernels::KvType type);
+
+// The same of one token over all layers, in bytes.
 std::uint64_t KvBytesPerToken(const ModelConfig& config, kernels::KvType type);
 
 // Scratch of a step of the engine's usual size.

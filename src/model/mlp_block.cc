@@ -22,15 +22,18 @@ class GatedMlp : public FeedForwardBlock {
 
   std::size_t bytes() const override { return gate_up_.bytes() + down_.bytes(); }
 
-  static Result<std::unique_ptr<FeedForwardBlock>> Load(WeightLoader& weights,
-                                                        const ModelConfig& config, int layer) {
+  static Result<std::unique_ptr<FeedForwardBlock>> Load(WeightLoader& weights, int hidden,
+                                                        int intermediate, int layer,
+                                                        const char* suffix) {
     auto block = std::make_unique<GatedMlp>();
-    block->intermediate_ = config.intermediate;
-    const MatrixPart parts[] = {{LayerName(layer, "ffn_gate.weight"), config.intermediate, {}},
-                                {LayerName(layer, "ffn_up.weight"), config.intermediate, {}}};
-    TARE_TRY(block->gate_up_, weights.Stacked(parts, config.hidden));
-    TARE_TRY(block->down_, weights.Matrix(LayerName(layer, "ffn_down.weight"), config.hidden,
-                                          config.intermediate));
+    block->intermediate_ = intermediate;
+    const auto name = [&](const char* part) {
+      return LayerName(layer, std::string(part) + suffix + ".weight");
+    };
+    const MatrixPart parts[] = {{name("ffn_gate"), intermediate, {}},
+                                {name("ffn_up"), intermediate, {}}};
+    TARE_TRY(block->gate_up_, weights.Stacked(parts, hidden));
+    TARE_TRY(block->down_, weights.Matrix(name("ffn_down"), hidden, intermediate));
     return block;
   }
 
@@ -44,7 +47,13 @@ class GatedMlp : public FeedForwardBlock {
 
 Result<std::unique_ptr<FeedForwardBlock>> LoadGatedMlp(WeightLoader& weights,
                                                        const ModelConfig& config, int layer) {
-  return GatedMlp::Load(weights, config, layer);
+  return GatedMlp::Load(weights, config.hidden, config.intermediate, layer, "");
+}
+
+Result<std::unique_ptr<FeedForwardBlock>> LoadSharedExpert(WeightLoader& weights,
+                                                           const ModelConfig& config, int layer) {
+  return GatedMlp::Load(weights, config.hidden, config.experts->shared_intermediate, layer,
+                        "_shexp");
 }
 
 }  // namespace tare::model

@@ -50,8 +50,9 @@ struct ExpertsConfig {
   int groups = 1;
   int chosen_groups = 1;
   RouterScoring scoring = RouterScoring::kSoftmax;
-  bool normalize = false;    // chosen weights are divided by their sum
-  bool choice_bias = false;  // a bias that moves the choice but not the weights
+  bool normalize = false;          // chosen weights are divided by their sum
+  bool choice_bias = false;        // a bias that moves the choice but not the weights
+  bool group_of_best_two = false;  // a group counts as its two best experts' sum, else as its best
   float scale = 1.0f;
 };
 
@@ -73,6 +74,7 @@ struct ModelConfig {
   bool head_norms = false;      // RMSNorm over each head of q and k, before rotation
   std::optional<LatentAttentionConfig> latent;
   std::optional<ExpertsConfig> experts;
+  int prediction_layers = 0;            // stored after the last layer, not part of the model
   std::uint64_t parameters = 0;         // stored, tied ones once
   std::uint64_t active_parameters = 0;  // read to compute one token, without the embedding table
 };

@@ -51,7 +51,7 @@ void ScaleYarn(const RopeConfig& config, int dims, RopeTable& table) {
   }
   if (config.attention_factor) {
     table.magnitude = *config.attention_factor;
-  } else if (config.mscale && config.mscale_all_dim) {
+  } else if (config.mscale.value_or(0.0f) != 0.0f && config.mscale_all_dim.value_or(0.0f) != 0.0f) {
     table.magnitude = YarnMagnitude(config.factor, *config.mscale) /
                       YarnMagnitude(config.factor, *config.mscale_all_dim);
   } else {

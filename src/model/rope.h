@@ -1,10 +1,11 @@
 // Rotary position embedding: the frequencies of each scaling scheme.
 //
-// The kernels rotate in one order only: element i of a head pairs with element i + dims/2 (what
-// Hugging Face files use). Weights stored for neighbouring pairs (2i, 2i+1) have their rows put
-// into this order when they are loaded (WeightLoader); scores are the same, since q and k are
-// permuted alike. Sources: RoFormer (arXiv 2104.09864); linear scaling (arXiv 2306.15595); the
-// llama3 scheme as published with Llama 3.1; YaRN (arXiv 2309.00071) with DeepSeek's mscale.
+// Grouped-query attention rotates in one order only: element i of a head pairs with element
+// i + dims/2 (what Hugging Face files use). Weights stored for neighbouring pairs (2i, 2i+1) have
+// their rows put into this order when they are loaded (WeightLoader); scores are the same, since q
+// and k are permuted alike. Latent attention rotates neighbours, which is how all its files are.
+// Sources: RoFormer (arXiv 2104.09864); linear scaling (arXiv 2306.15595); the llama3 scheme as
+// published with Llama 3.1; YaRN (arXiv 2309.00071) with DeepSeek's mscale.
 #pragma once
 
 #include <span>

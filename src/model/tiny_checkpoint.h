@@ -87,6 +87,17 @@ inline std::string TinyGgufName(std::string name) {
       {"self_attn.o_proj", "attn_output"},
       {"self_attn.q_norm", "attn_q_norm"},
       {"self_attn.k_norm", "attn_k_norm"},
+      {"self_attn.q_a_proj", "attn_q_a"},
+      {"self_attn.q_a_layernorm", "attn_q_a_norm"},
+      {"self_attn.q_b_proj", "attn_q_b"},
+      {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+      {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+      {"self_attn.kv_b_proj", "attn_kv_b"},
+      {"mlp.gate.weight", "ffn_gate_inp.weight"},
+      {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
+      {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+      {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+      {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
       {"mlp.gate_proj", "ffn_gate"},
       {"mlp.up_proj", "ffn_up"},
       {"mlp.down_proj", "ffn_down"},
@@ -113,16 +124,64 @@ inline std::vector<float> ToNeighbours(const std::vector<float>& rows, int cols,
   return out;
 }
 
+struct TinyTensor {
+  std::vector<std::int64_t> shape;  // slowest first
+  std::vector<float> values;
+};
+
+// What conversion to GGUF does to experts: one tensor for all of a layer.
+// "...mlp.experts.3.up_proj" comes after expert 2 and is put behind it; false for other names.
+inline bool StackExpert(const std::string& name, const std::vector<std::int64_t>& shape,
+                        const std::vector<float>& values,
+                        std::map<std::string, TinyTensor>& stacked) {
+  constexpr std::string_view kExperts = "mlp.experts.";
+  const std::size_t at = name.find(kExperts);
+  if (at == std::string::npos) return false;
+  const std::size_t number = at + kExperts.size();
+  const std::size_t dot = name.find('.', number);
+  const std::string part = name.substr(dot + 1, name.find("_proj") - dot - 1);
+  const std::string layer = name.substr(0, at).replace(0, 13, "blk.");
+  const std::int64_t expert = std::stol(name.substr(number, dot - number));
+  TinyTensor& tensor = stacked[layer + "ffn_" + part + "_exps.weight"];
+  if (tensor.shape.empty()) tensor.shape = {0, shape[0], shape[1]};
+  tensor.shape[0] = std::max(tensor.shape[0], expert + 1);
+  tensor.values.resize(static_cast<std::size_t>(tensor.shape[0]) * values.size());
+  std::copy(values.begin(), values.end(),
+            tensor.values.begin() + expert * static_cast<std::int64_t>(values.size()));
+  return true;
+}
+
+// And to kv_b: the keys' part transposed for each head, the values' apart.
+inline std::pair<TinyTensor, TinyTensor> SplitKvB(const std::vector<float>& values,
+                                                  std::int64_t heads, std::int64_t nope,
+                                                  std::int64_t value, std::int64_t rank) {
+  TinyTensor keys{{heads, rank, nope}, {}}, apart{{heads, value, rank}, {}};
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const float* head = values.data() + h * (nope + value) * rank;
+    for (std::int64_t c = 0; c < rank; ++c) {
+      for (std::int64_t i = 0; i < nope; ++i) keys.values.push_back(head[i * rank + c]);
+    }
+    apart.values.insert(apart.values.end(), head + nope * rank, head + (nope + value) * rank);
+  }
+  return {keys, apart};
+}
+
 // Changes to make before a tensor is written: return false to leave it out.
 using TinyEdit = std::function<bool(std::string& name, std::vector<std::int64_t>& dims,
                                     std::vector<float>& values)>;
 
-inline std::string TinyGguf(const TinyModel& model, const TinyEdit& edit = {}) {
+// `whole_kv_b`: as older files have it, in one piece.
+inline std::string TinyGguf(const TinyModel& model, const TinyEdit& edit = {},
+                            bool whole_kv_b = false) {
   const auto& c = model.config;
-  const std::string arch = c["model_type"];
+  const std::string type = c["model_type"];
+  const bool latent = c.contains("kv_lora_rank");
+  const std::string arch = latent ? "deepseek2" : type == "qwen3_moe" ? "qwen3moe" : type;
   const int heads = c["num_attention_heads"];
   const int hidden = c["hidden_size"];
-  const int head_dim = c.value("head_dim", hidden / heads);
+  const int nope = c.value("qk_nope_head_dim", 0);
+  const int rope = c.value("qk_rope_head_dim", 0);
+  const int head_dim = latent ? nope + rope : c.value("head_dim", hidden / heads);
   GgufWriter writer;
   const auto count = [&](const char* key, const char* from) {
     writer.Add(arch + "." + key, c[from].get<std::uint32_t>());
@@ -137,15 +196,38 @@ inline std::string TinyGguf(const TinyModel& model, const TinyEdit& edit = {}) {
   count("context_length", "max_position_embeddings");
   count("vocab_size", "vocab_size");
   writer.Add(arch + ".attention.key_length", static_cast<std::uint32_t>(head_dim));
-  writer.Add(arch + ".attention.value_length", static_cast<std::uint32_t>(head_dim));
+  writer.Add(arch + ".attention.value_length",
+             static_cast<std::uint32_t>(c.value("v_head_dim", head_dim)));
+  const auto count_if = [&](const char* key, const char* from) {
+    if (c.contains(from) && !c[from].is_null()) count(key, from);
+  };
+  count_if("attention.q_lora_rank", "q_lora_rank");
+  count_if("attention.kv_lora_rank", "kv_lora_rank");
+  count_if("rope.dimension_count", "qk_rope_head_dim");
+  count_if("expert_count", "n_routed_experts");
+  count_if("expert_count", "num_experts");
+  count_if("expert_used_count", "num_experts_per_tok");
+  count_if("expert_shared_count", "n_shared_experts");
+  count_if("expert_feed_forward_length", "moe_intermediate_size");
+  count_if("leading_dense_block_count", "first_k_dense_replace");
+  count_if("expert_group_count", "n_group");
+  count_if("expert_group_used_count", "topk_group");
+  if (c.contains("norm_topk_prob")) {
+    writer.Add(arch + ".expert_weights_norm", c["norm_topk_prob"].get<bool>());
+  }
+  if (latent) {
+    writer.Add(arch + ".expert_weights_scale", c["routed_scaling_factor"].get<float>());
+    writer.Add(arch + ".expert_gating_func",
+               static_cast<std::uint32_t>(c["scoring_func"] == "sigmoid" ? 2 : 1));
+  }
   writer.Add(arch + ".attention.layer_norm_rms_epsilon", c["rms_norm_eps"].get<float>());
   writer.Add(arch + ".rope.freq_base", c["rope_theta"].get<float>());
   std::vector<float> divisors;
   if (c.contains("rope_scaling")) {
     const auto& scaling = c["rope_scaling"];
-    const std::string type = scaling["rope_type"];
+    const std::string kind = scaling["rope_type"];
     const float factor = scaling["factor"];
-    if (type == "llama3") {  // a tensor, in GGUF
+    if (kind == "llama3") {  // a tensor, in GGUF
       const float original = scaling["original_max_position_embeddings"];
       for (int i = 0; i < head_dim / 2; ++i) {
         const float f = std::pow(c["rope_theta"].get<float>(),
@@ -155,8 +237,13 @@ inline std::string TinyGguf(const TinyModel& model, const TinyEdit& edit = {}) {
         divisors.push_back(1.0f / ((1.0f - keep) / factor + keep));
       }
     } else {
-      writer.Add(arch + ".rope.scaling.type", std::string_view(type));
+      writer.Add(arch + ".rope.scaling.type", std::string_view(kind));
       writer.Add(arch + ".rope.scaling.factor", factor);
+      if (scaling.contains("beta_fast")) {
+        writer.Add(arch + ".rope.scaling.yarn_beta_fast", scaling["beta_fast"].get<float>());
+        writer.Add(arch + ".rope.scaling.yarn_log_multiplier",
+                   0.1f * scaling["mscale_all_dim"].get<float>());
+      }
       if (scaling.contains("original_max_position_embeddings")) {
         writer.Add(arch + ".rope.scaling.original_context_length",
                    scaling["original_max_position_embeddings"].get<std::uint32_t>());
@@ -169,8 +256,17 @@ inline std::string TinyGguf(const TinyModel& model, const TinyEdit& edit = {}) {
     std::reverse(shape.begin(), shape.end());
     writer.AddTensor(name, 0, shape, std::as_bytes(std::span(values)));
   };
+  std::map<std::string, TinyTensor> stacked;
   for (const auto& [name, shape] : model.tensors) {
     std::vector<float> values = TinyWeights(name, shape);
+    if (StackExpert(name, shape, values, stacked)) continue;
+    if (name.find("kv_b_proj") != std::string::npos && !whole_kv_b) {
+      const auto [keys, apart] = SplitKvB(values, heads, nope, c["v_head_dim"], c["kv_lora_rank"]);
+      std::string common = TinyGgufName(name);
+      add(common.replace(common.find("kv_b"), 4, "k_b"), keys.shape, keys.values);
+      add(common.replace(common.find("k_b"), 3, "v_b"), apart.shape, apart.values);
+      continue;
+    }
     const bool rotated =
         name.find("q_proj") != std::string::npos || name.find("k_proj") != std::string::npos;
     if (arch == "llama" && rotated) {
@@ -178,6 +274,7 @@ inline std::string TinyGguf(const TinyModel& model, const TinyEdit& edit = {}) {
     }
     add(TinyGgufName(name), shape, std::move(values));
   }
+  for (const auto& [name, tensor] : stacked) add(name, tensor.shape, tensor.values);
   if (!divisors.empty()) add("rope_freqs.weight", {head_dim / 2}, divisors);
   return writer.Finish();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "kernels/stored_blocks.h"
 #include "model/packed_cache.h"
@@ -67,18 +68,21 @@ void AddZeroPoints(const TensorView& view, std::int64_t row, std::byte* to) {
   }
 }
 
-Assembled Assemble(const TensorView& outline, std::span<const TensorValues> values,
-                   std::span<const MatrixPart> parts, bool reorder) {
+struct RowsOf {
+  TensorView view;
+  std::optional<RotatedHeads> rotated;
+};
+
+Assembled Assemble(const TensorView& outline, std::span<const RowsOf> parts) {
   Assembled out;
   out.view = outline;
   const std::size_t row_bytes = RowBytes(out.view);
   out.bytes.resize(static_cast<std::size_t>(out.view.rows) * row_bytes);
   std::byte* to = out.bytes.data();
   std::vector<float> row_values(static_cast<std::size_t>(out.view.cols));
-  for (std::size_t p = 0; p < values.size(); ++p) {
-    const TensorView& view = values[p].view;
+  for (const auto& [view, rotated] : parts) {
     for (std::int64_t row = 0; row < view.rows; ++row, to += row_bytes) {
-      const std::int64_t source = reorder ? SourceRow(row, parts[p].rotated) : row;
+      const std::int64_t source = SourceRow(row, rotated);
       if (view.type != out.view.type && out.view.type == StoredType::kCodes4Zero) {
         AddZeroPoints(view, source, to);
       } else if (view.type == out.view.type) {
@@ -97,8 +101,10 @@ Assembled Assemble(const TensorView& outline, std::span<const TensorValues> valu
 
 WeightType ChooseType(std::optional<WeightType> dtype, MatrixRole role,
                       std::span<const WeightType> natural) {
+  if (role == MatrixRole::kRouter) return WeightType::kF32;
   if (dtype) {
-    return *dtype == WeightType::kInt4 && role == MatrixRole::kHead ? WeightType::kInt8 : *dtype;
+    const bool keeps_more = role == MatrixRole::kHead || role == MatrixRole::kLatent;
+    return *dtype == WeightType::kInt4 && keeps_more ? WeightType::kInt8 : *dtype;
   }
   // WeightType goes from wide to narrow; stacked parts share the widest any of them needs.
   WeightType widest = WeightType::kInt4;
@@ -136,18 +142,36 @@ Result<TensorForm> WeightLoader::Take(std::string_view name, std::int64_t rows, 
                 "{}: tensor '{}' has shape {} (rows first), the model's facts ask for {}",
                 checkpoint_.name(), stored->name, stored->ShapeText(), wanted);
   }
-  Report(name);
-  done_bytes_ += stored->bytes;
-  taken_.insert(std::string(name));
+  Took(name, stored->bytes);
   return form;
+}
+
+Result<TensorForm> WeightLoader::TakeSet(std::string_view name, int count, std::int64_t rows,
+                                         std::int64_t cols) {
+  const auto stored = checkpoint_.Find(name);
+  TARE_CHECK(stored.has_value());
+  TARE_TRY(TensorForm form, checkpoint_.Form(name));
+  if (stored->shape != std::vector<std::int64_t>{count, rows, cols}) {
+    return Fail(ErrorKind::kCorrupt,
+                "{}: tensor '{}' has shape {}, the model's facts ask for [{}, {}, {}]",
+                checkpoint_.name(), stored->name, stored->ShapeText(), count, rows, cols);
+  }
+  Took(name, stored->bytes);
+  form.rows = rows;
+  return form;
+}
+
+void WeightLoader::Took(std::string_view name, std::uint64_t bytes) {
+  Report(name);
+  done_bytes_ += bytes;
+  taken_.insert(std::string(name));
 }
 
 Result<std::vector<float>> WeightLoader::Vector(std::string_view name, std::int64_t size,
                                                 std::optional<RotatedHeads> rotated) {
-  TARE_RETURN_IF_ERROR(Take(name, 1, size));
-  TARE_TRY(const TensorValues values, checkpoint_.Values(name, *options_.pool));
+  TARE_TRY(const LoadedTensor tensor, Tensor(name, 1, size));
   std::vector<float> stored(static_cast<std::size_t>(size));
-  kernels::DequantizeRow(values.view, 0, stored);
+  kernels::DequantizeRow(tensor.values.view, 0, stored);
   if (!rotated || checkpoint_.rotary_pairs() == RotaryPairs::kHalves) return stored;
   std::vector<float> ordered(stored.size());
   for (std::int64_t i = 0; i < size; ++i) {
@@ -156,16 +180,22 @@ Result<std::vector<float>> WeightLoader::Vector(std::string_view name, std::int6
   return ordered;
 }
 
+Result<LoadedTensor> WeightLoader::Tensor(std::string_view name, std::int64_t rows,
+                                          std::int64_t cols) {
+  TARE_TRY(const TensorForm form, Take(name, rows, cols));
+  TARE_TRY(TensorValues values, checkpoint_.Values(name, *options_.pool));
+  return LoadedTensor{form, std::move(values)};
+}
+
 Result<TensorView> WeightLoader::Rows(std::string_view name, std::int64_t rows, std::int64_t cols) {
-  TARE_RETURN_IF_ERROR(Take(name, rows, cols));
-  TARE_TRY(const TensorValues values, checkpoint_.Values(name, *options_.pool));
-  if (values.decoded != nullptr) {
+  TARE_TRY(const LoadedTensor tensor, Tensor(name, rows, cols));
+  if (tensor.values.decoded != nullptr) {
     return Fail(ErrorKind::kUnsupported,
                 "{}: tensor '{}' is quantised; a table that rows are taken from must be stored as "
                 "numbers",
                 checkpoint_.name(), checkpoint_.FileName(name));
   }
-  return values.view;
+  return tensor.values.view;
 }
 
 Result<kernels::PackedMatrix> WeightLoader::Matrix(std::string_view name, std::int64_t rows,
@@ -176,20 +206,81 @@ Result<kernels::PackedMatrix> WeightLoader::Matrix(std::string_view name, std::i
 
 Result<kernels::PackedMatrix> WeightLoader::Stacked(std::span<const MatrixPart> parts,
                                                     std::int64_t cols, MatrixRole role) {
-  std::vector<TensorForm> forms;
+  const bool reorder = checkpoint_.rotary_pairs() == RotaryPairs::kNeighbours;
+  std::vector<Piece> pieces;
   std::vector<WeightType> types;
-  bool reorder = false;
+  std::string name;
   for (const MatrixPart& part : parts) {
     TARE_TRY(const TensorForm form, Take(part.name, part.rows, cols));
-    forms.push_back(form);
+    pieces.push_back({.tensor = part.name, .form = form});
+    if (reorder) pieces.back().rotated = part.rotated;
     types.push_back(form.natural);
-    reorder |= part.rotated.has_value();
+    name += (name.empty() ? "" : "+") + part.name;
   }
-  reorder = reorder && checkpoint_.rotary_pairs() == RotaryPairs::kNeighbours;
-  const WeightType type = ChooseType(options_.dtype, role, types);
-  const TensorView outline = Outline(forms);
+  return PackRows(name, ChooseType(options_.dtype, role, types), pieces, role);
+}
+
+Result<std::vector<kernels::PackedMatrix>> WeightLoader::Set(std::span<const MatrixSetPart> parts,
+                                                             int count, std::int64_t cols,
+                                                             MatrixRole role) {
+  std::vector<std::vector<Piece>> pieces(static_cast<std::size_t>(count));
+  std::vector<WeightType> types;
   std::string name;
-  for (const MatrixPart& part : parts) name += (name.empty() ? "" : "+") + part.name;
+  for (const MatrixSetPart& part : parts) {
+    name += (name.empty() ? "" : "+") + part.stacked;
+    if (Has(part.stacked) || part.apart == nullptr) {
+      if (!Has(part.stacked)) TARE_RETURN_IF_ERROR(Take(part.stacked, part.rows, cols));
+      TARE_TRY(const TensorForm form, TakeSet(part.stacked, count, part.rows, cols));
+      for (int i = 0; i < count; ++i) {
+        pieces[static_cast<std::size_t>(i)].push_back(
+            {.tensor = part.stacked, .form = form, .slice = i});
+      }
+      types.push_back(form.natural);
+      continue;
+    }
+    for (int i = 0; i < count; ++i) {
+      std::string tensor = part.apart(i);
+      TARE_TRY(const TensorForm form, Take(tensor, part.rows, cols));
+      pieces[static_cast<std::size_t>(i)].push_back({.tensor = std::move(tensor), .form = form});
+      types.push_back(form.natural);
+    }
+  }
+  const WeightType type = ChooseType(options_.dtype, role, types);
+  std::vector<kernels::PackedMatrix> packed;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    TARE_TRY(kernels::PackedMatrix matrix,
+             PackRows(fmt::format("{}[{}]", name, i), type, pieces[i], role));
+    packed.push_back(std::move(matrix));
+  }
+  return packed;
+}
+
+Result<kernels::PackedMatrix> WeightLoader::Derived(const std::string& name, WeightType type,
+                                                    const TensorView& view) {
+  const Piece piece{.form = {view.type, type, view.rows, view.cols}, .given = view};
+  return PackRows(name, type, {&piece, 1}, MatrixRole::kLatent);
+}
+
+Result<TensorValues> WeightLoader::ValuesOf(const Piece& piece) const {
+  if (piece.tensor.empty()) return TensorValues{piece.given, nullptr};
+  TARE_TRY(TensorValues values, checkpoint_.Values(piece.tensor, *options_.pool));
+  if (piece.slice >= 0) {
+    TensorView& view = values.view;
+    const std::size_t bytes = static_cast<std::size_t>(piece.form.rows) * RowBytes(view);
+    view.rows = piece.form.rows;
+    view.data = view.data.subspan(static_cast<std::size_t>(piece.slice) * bytes, bytes);
+  }
+  return values;
+}
+
+Result<kernels::PackedMatrix> WeightLoader::PackRows(const std::string& name, WeightType type,
+                                                     std::span<const Piece> pieces,
+                                                     MatrixRole role) {
+  const bool reorder =
+      std::ranges::any_of(pieces, [](const Piece& piece) { return piece.rotated.has_value(); });
+  std::vector<TensorForm> forms;
+  for (const Piece& piece : pieces) forms.push_back(piece.form);
+  const TensorView outline = Outline(forms);
   if (options_.packed != nullptr) {
     const auto form = kernels::PackedMatrix::FormOf(type, outline);
     if (auto found = options_.packed->Find(name, form)) {
@@ -198,20 +289,22 @@ Result<kernels::PackedMatrix> WeightLoader::Stacked(std::span<const MatrixPart> 
     }
   }
   std::vector<TensorValues> values;
-  for (const MatrixPart& part : parts) {
-    TARE_TRY(TensorValues one, checkpoint_.Values(part.name, *options_.pool));
+  std::vector<RowsOf> rows;
+  for (const Piece& piece : pieces) {
+    TARE_TRY(TensorValues one, ValuesOf(piece));
+    rows.push_back({one.view, piece.rotated});
     values.push_back(std::move(one));
   }
   auto packed = [&] {
-    if (values.size() == 1 && !reorder) {
-      return kernels::PackedMatrix::Pack(type, values.front().view, *options_.pool);
+    if (rows.size() == 1 && !reorder) {
+      return kernels::PackedMatrix::Pack(type, rows.front().view, *options_.pool);
     }
-    const Assembled assembled = Assemble(outline, values, parts, reorder);
+    const Assembled assembled = Assemble(outline, rows);
     return kernels::PackedMatrix::Pack(type, assembled.view, *options_.pool);
   }();
   if (!packed) {
     return Context(std::move(packed).error(), "{}: tensor '{}'", checkpoint_.name(),
-                   checkpoint_.FileName(parts.front().name));
+                   checkpoint_.FileName(name.substr(0, name.find_first_of("+["))));
   }
   if (role == MatrixRole::kLayer) layer_bytes_[type] += packed->bytes();
   Keep(name, *packed);

@@ -36,6 +36,45 @@ MODELS = {
     "qwen3": {"model_type": "qwen3", "head_dim": 32, "tie_word_embeddings": True,
               "rms_norm_eps": 1e-6, "rope_theta": 1000000.0},
 }
+EXPERTS = {"model_type": "qwen3_moe", "head_dim": 32, "rms_norm_eps": 1e-6, "num_experts": 8,
+           "num_experts_per_tok": 3, "moe_intermediate_size": 48, "norm_topk_prob": True,
+           "decoder_sparse_step": 1, "mlp_only_layers": []}
+LATENT = {"num_hidden_layers": 3, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
+          "kv_lora_rank": 32, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 24,
+          "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+          "first_k_dense_replace": 1, "moe_layer_freq": 1}
+
+
+def yarn(mscale: float, factor: float, beta_fast: float) -> dict:
+    return {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": 32,
+            "beta_fast": beta_fast, "beta_slow": 1.0, "mscale": mscale, "mscale_all_dim": mscale}
+
+
+V3 = LATENT | {"q_lora_rank": 48, "n_shared_experts": 1, "scoring_func": "sigmoid",
+               "topk_method": "noaux_tc", "norm_topk_prob": True, "rope_interleave": True}
+MODELS |= {
+    "qwen3_moe": EXPERTS,
+    "qwen3_moe_raw": EXPERTS | {"norm_topk_prob": False, "tie_word_embeddings": True},
+    "deepseek_v2_lite": LATENT | {
+        "model_type": "deepseek_v2", "q_lora_rank": None, "n_shared_experts": 2, "n_group": 1,
+        "topk_group": 1, "scoring_func": "softmax", "topk_method": "greedy",
+        "norm_topk_prob": False, "routed_scaling_factor": 1.0,
+        "rope_scaling": yarn(0.707, 40.0, 32.0)},
+    "deepseek_v2": LATENT | {
+        "model_type": "deepseek_v2", "q_lora_rank": 48, "n_shared_experts": 2, "n_group": 4,
+        "topk_group": 2, "scoring_func": "softmax", "topk_method": "group_limited_greedy",
+        "norm_topk_prob": False, "routed_scaling_factor": 3.0,
+        "rope_scaling": yarn(1.0, 40.0, 32.0)},
+    "deepseek_v3": V3 | {
+        "model_type": "deepseek_v3", "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5,
+        "rope_scaling": yarn(1.0, 40.0, 32.0)},
+    # The library has no type of this name: the class, and a checkpoint's config, are V3's. The
+    # latent norms do not follow rms_norm_eps, which shows when it is large.
+    "kimi_k2": V3 | {
+        "model_type": "kimi_k2", "n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.827,
+        "rms_norm_eps": 0.01,
+        "rope_theta": 50000.0, "rope_scaling": yarn(1.0, 32.0, 1.0)},
+}
 PROMPTS = [[5, 17, 99, 3, 42, 42, 150], [(7 * i * i + 3) % 160 for i in range(40)]]
 KEEP = 12  # positions whose logits are written, spread over the prompt, the last one included
 
@@ -58,6 +97,23 @@ def weights(name: str, shape) -> np.ndarray:
     return (u * np.float32(2.0 ** round(math.log2(1.9 / math.sqrt(shape[-1]))))).reshape(shape)
 
 
+def fill(key: str, value: torch.Tensor) -> dict[str, list[int]]:
+    """Sets a parameter; returns the tensors a checkpoint has for it. The library keeps all experts
+    of a layer as one tensor, gate and up together; checkpoints have a tensor for each."""
+    if not key.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+        value.copy_(torch.from_numpy(weights(key, value.shape)))
+        return {key: list(value.shape)}
+    stem, part = key.rsplit(".", 1)
+    names = ["gate_proj", "up_proj"] if part == "gate_up_proj" else [part]
+    tensors = {}
+    for expert in range(value.shape[0]):
+        for name, rows in zip(names, value[expert].chunk(len(names))):
+            full = f"{stem}.{expert}.{name}.weight"
+            rows.copy_(torch.from_numpy(weights(full, rows.shape)))
+            tensors[full] = list(rows.shape)
+    return tensors
+
+
 def positions(length: int) -> list[int]:
     return sorted({round(i * (length - 1) / (KEEP - 1)) for i in range(KEEP)})
 
@@ -70,7 +126,8 @@ def main() -> int:
     for name, facts in MODELS.items():
         config = BASE | facts
         settings = {k: v for k, v in config.items() if k not in ("model_type", "torch_dtype")}
-        hf_config = transformers.AutoConfig.for_model(config["model_type"], **settings)
+        library_type = config["model_type"].replace("kimi_k2", "deepseek_v3")
+        hf_config = transformers.AutoConfig.for_model(library_type, **settings)
         model = transformers.AutoModelForCausalLM.from_config(
             hf_config, attn_implementation="eager", dtype=torch.float32).eval()
         tensors = {}
@@ -78,8 +135,7 @@ def main() -> int:
             for key, value in model.state_dict().items():
                 if config["tie_word_embeddings"] and key == "lm_head.weight":
                     continue
-                tensors[key] = list(value.shape)
-                value.copy_(torch.from_numpy(weights(key, value.shape)))
+                tensors |= fill(key, value)
             model.tie_weights()
             cases = []
             for prompt in PROMPTS:

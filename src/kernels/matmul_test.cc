@@ -188,6 +188,54 @@ TEST_P(PerIsa, IntegerProductsEqualTheReferenceBitForBit) {
   }
 }
 
+// The largest codes there are, where sums of 16 bits would overflow: weights of -128, activations
+// that round up to 2048 and down to -2048.
+TEST_P(PerIsa, TheLargestCodesAreMultipliedExactly) {
+  constexpr std::int64_t kRows = 20, kCols = 128;
+  const float almost_two = std::nextafter(2.0f, 0.0f);
+  for (StoredType stored : {StoredType::kQ8_0, StoredType::kQ4_0}) {
+    StoredMatrix matrix = RandomStored(stored, 16, kCols, 1);
+    const auto block = static_cast<std::size_t>(BlockBytes(stored));
+    const std::uint16_t one = FloatToF16(1.0f);
+    for (std::size_t b = 0; b < matrix.bytes.size(); b += block) {
+      std::memcpy(matrix.bytes.data() + b, &one, sizeof one);
+      const std::byte code{stored == StoredType::kQ8_0 ? std::uint8_t{0x80} : std::uint8_t{0}};
+      std::fill_n(matrix.bytes.begin() + static_cast<std::ptrdiff_t>(b + 2), block - 2, code);
+    }
+    auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, pool_);
+    ASSERT_TRUE(w);
+    for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{7}, kRows}) {
+      for (const float value : {almost_two, -almost_two}) {
+        const std::vector<float> x(static_cast<std::size_t>(rows * kCols), value);
+        const float weight = stored == StoredType::kQ8_0 ? -128.0f : -8.0f;
+        for (const float y : Multiply(*w, x, rows, pool_)) {
+          ASSERT_EQ(y, weight * std::copysign(2.0f, value) * kCols) << ToString(stored);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PerIsa, WhatIsNotANumberStaysVisibleInItsRowAlone) {
+  constexpr std::int64_t kRows = 20, kCols = 96;
+  for (WeightType type : {WeightType::kInt8, WeightType::kInt4}) {
+    const StoredMatrix matrix = RandomStored(StoredType::kF32, 33, kCols, 3);
+    auto w = PackedMatrix::Pack(type, matrix.view, pool_);
+    ASSERT_TRUE(w);
+    for (const float value :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e35f}) {
+      for (const std::int64_t rows : {std::int64_t{2}, std::int64_t{9}, kRows}) {
+        auto x = RandomFloats(static_cast<std::size_t>(rows * kCols), 4);
+        x[kCols + 40] = value;
+        const auto y = Multiply(*w, x, rows, pool_);
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          ASSERT_EQ(std::isnan(y[i]), i / 33 == 1) << ToString(type) << " " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(PerIsa, LosslessTypesGiveBackTheStoredWeights) {
   const std::int64_t n = 35, k = 256;
   const std::pair<StoredType, WeightType> pairs[] = {

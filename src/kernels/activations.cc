@@ -41,6 +41,9 @@ void MatMul(const PackedMatrix& w, Activations& x, float* y, std::int64_t stride
   const std::int64_t rows = x.impl().cells.rows;
   if (rows == 0) return;
   TARE_CHECK(weights.data != nullptr && weights.cols == x.impl().cells.cols);
+  if (w.impl().observer) {
+    w.impl().observer({x.impl().cells.f32, static_cast<std::size_t>(rows * weights.cols)});
+  }
   const ActivationCells input = x.impl().In(weights.type, pool);
   const Output out{y, stride == 0 ? weights.rows : stride};
   const KernelTable::MatMulPanels kernel = KernelFor(weights.type);

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -65,6 +66,10 @@ class PackedMatrix {
   std::size_t bytes() const;  // memory the packed weights take, scales included
   PackedForm form() const;
   std::span<const std::byte> data() const;
+
+  // Calls `see` with every input [rows, cols] this matrix is multiplied with, before the product,
+  // from the multiplying thread: for calibration, which needs to know what layers see.
+  void Observe(std::function<void(std::span<const float> x)> see);
 
   struct Impl;
   const Impl& impl() const { return *impl_; }

@@ -12,6 +12,7 @@ struct PackedMatrix::Impl {
   AlignedBuffer memory;  // empty when the bytes belong to `owner`
   std::shared_ptr<const void> owner;
   WeightCells cells;
+  std::function<void(std::span<const float> x)> observer;  // or empty
 };
 
 struct Activations::Impl {

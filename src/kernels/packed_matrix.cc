@@ -380,6 +380,10 @@ PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 PackedMatrix::~PackedMatrix() = default;
 
+void PackedMatrix::Observe(std::function<void(std::span<const float> x)> see) {
+  impl_->observer = std::move(see);
+}
+
 WeightType PackedMatrix::type() const { return impl_->cells.type; }
 std::int64_t PackedMatrix::rows() const { return impl_->cells.rows; }
 std::int64_t PackedMatrix::cols() const { return impl_->cells.cols; }

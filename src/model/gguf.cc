@@ -117,7 +117,9 @@ class GgufFile::Parser {
 
   Status Run() {
     TARE_TRY(const auto counts, Header());
+    const std::size_t begin = at_;
     for (std::uint64_t i = 0; i < counts.values; ++i) TARE_RETURN_IF_ERROR(OneValue(i));
+    file_.metadata_ = bytes_.subspan(begin, at_ - begin);
     TARE_TRY(alignment_, Alignment());
     file_.tensors_.reserve(counts.tensors);
     offsets_.reserve(counts.tensors);
@@ -445,6 +447,15 @@ std::vector<std::string_view> GgufFile::Keys() const {
   keys.reserve(values_.size());
   for (const auto& entry : values_) keys.push_back(entry.first);
   return keys;
+}
+
+std::string GgufFile::MetadataFor(std::uint32_t file_type) const {
+  std::string raw(reinterpret_cast<const char*>(metadata_.data()), metadata_.size());
+  const auto found = values_.find("general.file_type");
+  if (found == values_.end() || found->second.bytes.size() != sizeof file_type) return raw;
+  const auto at = found->second.bytes.data() - metadata_.data();
+  std::memcpy(raw.data() + at, &file_type, sizeof file_type);
+  return raw;
 }
 
 const GgufTensor* GgufFile::Find(std::string_view name) const {

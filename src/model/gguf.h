@@ -67,6 +67,11 @@ class GgufFile {
   // All keys, sorted.
   std::vector<std::string_view> Keys() const;
 
+  // The metadata entries as the file has them, one after the other, and how many there are;
+  // general.file_type, which sums up the tensors' types, becomes `file_type` when it is there.
+  std::string MetadataFor(std::uint32_t file_type) const;
+  std::uint64_t metadata_count() const { return values_.size(); }
+
   // In the file's order.
   std::span<const GgufTensor> tensors() const { return tensors_; }
   // Null when there is none of that name.
@@ -93,6 +98,7 @@ class GgufFile {
   std::shared_ptr<const MappedFile> mapping_;
   std::string name_;
   std::uint32_t version_ = 0;
+  std::span<const std::byte> metadata_;
   std::map<std::string_view, Value> values_;
   std::vector<GgufTensor> tensors_;
   std::map<std::string_view, std::size_t> index_;

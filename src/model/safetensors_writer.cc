@@ -1,10 +1,5 @@
 #include "model/safetensors_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -46,69 +41,22 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // values begin at a multiple of 8
 
-  SafetensorsWriter writer;
-  writer.path_ = path;
-  writer.temporary_ = path;
-  writer.temporary_ += fmt::format(".{}.part", ::getpid());
-  writer.entries_ = std::move(entries);
-  writer.fd_ = ::open(writer.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (writer.fd_ < 0) {
-    return Fail(ErrorKind::kIo, "cannot create '{}': {}", writer.temporary_.string(),
-                std::strerror(errno));
-  }
+  TARE_TRY(PartFile file, PartFile::Create(path));
   const std::uint64_t size = text.size();
-  TARE_RETURN_IF_ERROR(writer.Write(std::as_bytes(std::span(&size, 1))));
-  TARE_RETURN_IF_ERROR(writer.Write(std::as_bytes(std::span(text))));
-  return writer;
-}
-
-SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
-      entries_(std::move(other.entries_)),
-      next_(other.next_),
-      fd_(std::exchange(other.fd_, -1)) {}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  std::error_code ignored;
-  std::filesystem::remove(temporary_, ignored);
-}
-
-Status SafetensorsWriter::Write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      return Fail(ErrorKind::kIo, "cannot write '{}': {}", temporary_.string(),
-                  std::strerror(errno));
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
+  TARE_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(&size, 1))));
+  TARE_RETURN_IF_ERROR(file.Write(text));
+  return SafetensorsWriter(std::move(file), std::move(entries));
 }
 
 Status SafetensorsWriter::Add(std::span<const std::byte> values) {
   TARE_CHECK(next_ < entries_.size() && values.size() == entries_[next_].bytes());
   ++next_;
-  return Write(values);
+  return file_.Write(values);
 }
 
 Status SafetensorsWriter::Commit() {
   TARE_CHECK(next_ == entries_.size());
-  const bool synced = ::fsync(fd_) == 0;
-  const int error = errno;
-  ::close(std::exchange(fd_, -1));
-  std::error_code code;
-  if (synced) {
-    std::filesystem::rename(temporary_, path_, code);
-    if (!code) return {};
-  }
-  std::error_code ignored;
-  std::filesystem::remove(temporary_, ignored);
-  return Fail(ErrorKind::kIo, "cannot write '{}': {}", path_.string(),
-              synced ? code.message() : std::strerror(error));
+  return file_.Commit();
 }
 
 }  // namespace tare::model

@@ -1,6 +1,5 @@
 // Writes a safetensors file tensor by tensor: the directory first, then the values in its order.
-//
-// The file gets its name when it is complete; an unfinished one is removed. Thread safety: none.
+// Thread safety: none.
 // Source: the safetensors format description (huggingface/safetensors README).
 #pragma once
 
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "model/part_file.h"
 
 namespace tare::model {
 
@@ -29,9 +29,6 @@ class SafetensorsWriter {
   static Result<SafetensorsWriter> Create(const std::filesystem::path& path,
                                           std::vector<SafetensorsEntry> entries,
                                           const std::map<std::string, std::string>& metadata = {});
-  SafetensorsWriter(SafetensorsWriter&& other) noexcept;
-  SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
-  ~SafetensorsWriter();
 
   // The values of the next entry; `values` must have its size.
   Status Add(std::span<const std::byte> values);
@@ -39,14 +36,12 @@ class SafetensorsWriter {
   Status Commit();
 
  private:
-  SafetensorsWriter() = default;
-  Status Write(std::span<const std::byte> bytes);
+  SafetensorsWriter(PartFile file, std::vector<SafetensorsEntry> entries)
+      : file_(std::move(file)), entries_(std::move(entries)) {}
 
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
+  PartFile file_;
   std::vector<SafetensorsEntry> entries_;
   std::size_t next_ = 0;
-  int fd_ = -1;
 };
 
 }  // namespace tare::model

@@ -285,6 +285,7 @@ Result<kernels::PackedMatrix> WeightLoader::PackRows(const std::string& name, We
     const auto form = kernels::PackedMatrix::FormOf(type, outline);
     if (auto found = options_.packed->Find(name, form)) {
       if (role == MatrixRole::kLayer) layer_bytes_[type] += found->bytes();
+      Observe(name, *found);
       return *std::move(found);
     }
   }
@@ -308,7 +309,15 @@ Result<kernels::PackedMatrix> WeightLoader::PackRows(const std::string& name, We
   }
   if (role == MatrixRole::kLayer) layer_bytes_[type] += packed->bytes();
   Keep(name, *packed);
+  Observe(name, *packed);
   return packed;
+}
+
+void WeightLoader::Observe(const std::string& name, kernels::PackedMatrix& packed) const {
+  if (!options_.observe) return;
+  packed.Observe([see = options_.observe, name, cols = packed.cols()](std::span<const float> x) {
+    see(name, x, cols);
+  });
 }
 
 void WeightLoader::Keep(const std::string& name, const kernels::PackedMatrix& packed) {

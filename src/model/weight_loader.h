@@ -105,6 +105,7 @@ class WeightLoader {
                                          std::span<const Piece> pieces, MatrixRole role);
   void Report(std::string_view what);
   void Keep(const std::string& name, const kernels::PackedMatrix& packed);
+  void Observe(const std::string& name, kernels::PackedMatrix& packed) const;
 
   const Checkpoint& checkpoint_;
   const LoadOptions& options_;

@@ -33,6 +33,7 @@ void AddRuns(CLI::App& app, Invocation& invocation);
 void AddEcon(CLI::App& app, Invocation& invocation);
 void AddCheck(CLI::App& app, Invocation& invocation);
 void AddEval(CLI::App& app, Invocation& invocation);
+void AddQuantize(CLI::App& app, Invocation& invocation);
 void AddAdvise(CLI::App& app, Invocation& invocation);
 void AddSim(CLI::App& app, Invocation& invocation);
 

@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
   AddSim(app, invocation);
   AddAdvise(app, invocation);
   AddEval(app, invocation);
+  AddQuantize(app, invocation);
 
   try {
     app.parse(argc, argv);

@@ -1,0 +1,283 @@
+#include "store/quota_pool.h"
+
+#include <libpq-fe.h>
+
+#include <array>
+#include <charconv>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace tare::store {
+
+namespace {
+
+// A gateway's calls wait for a lease: a database that does not answer must not hold them long.
+constexpr const char* kPatienceMs = "2000";
+constexpr const char* kStatementOptions = "-c statement_timeout=2000 -c lock_timeout=2000";
+constexpr const char* kConnectSeconds = "2";
+
+// Several gateways may start at once: CREATE ... IF NOT EXISTS alone would let them collide.
+constexpr const char* kCreate = R"(
+  BEGIN;
+  SELECT pg_advisory_xact_lock(7221);
+  CREATE TABLE IF NOT EXISTS tare_quotas (
+    tenant text PRIMARY KEY,
+    minute bigint NOT NULL, minute_requests bigint NOT NULL, minute_tokens bigint NOT NULL,
+    month bigint NOT NULL, month_nano_usd bigint NOT NULL);
+  CREATE TABLE IF NOT EXISTS tare_usage (
+    month bigint NOT NULL, tenant text NOT NULL, model text NOT NULL,
+    requests bigint NOT NULL, prompt_tokens bigint NOT NULL, cached_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL, nano_usd bigint NOT NULL,
+    PRIMARY KEY (month, tenant, model));
+  COMMIT)";
+
+// $1 tenant, $2 minute, $3 month; $4-$6 needed, $7-$9 wanted, $10-$12 limits (null: none). The row
+// is locked first, so that its latest state is what is counted from. A gateway whose clock is a
+// minute behind counts in the newer minute.
+constexpr const char* kTake = R"(
+  WITH held AS (
+    SELECT tenant, CASE WHEN minute >= $2 THEN minute_requests ELSE 0 END AS r,
+           CASE WHEN minute >= $2 THEN minute_tokens ELSE 0 END AS t,
+           CASE WHEN month >= $3 THEN month_nano_usd ELSE 0 END AS m
+    FROM tare_quotas WHERE tenant = $1 FOR UPDATE),
+  grant_ AS (
+    SELECT tenant, r, t, m,
+           CASE WHEN $10::bigint IS NULL THEN $7::bigint
+                ELSE GREATEST($4::bigint, LEAST($7::bigint, ($10::bigint - r) / 8)) END AS gr,
+           CASE WHEN $11::bigint IS NULL THEN $8::bigint
+                ELSE GREATEST($5::bigint, LEAST($8::bigint, ($11::bigint - t) / 8)) END AS gt,
+           CASE WHEN $12::bigint IS NULL THEN $9::bigint
+                ELSE GREATEST($6::bigint, LEAST($9::bigint, ($12::bigint - m) / 8)) END AS gm
+    FROM held
+    WHERE ($10::bigint IS NULL OR r + $4::bigint <= $10::bigint)
+      AND ($11::bigint IS NULL OR t + $5::bigint <= $11::bigint)
+      AND ($12::bigint IS NULL OR m + $6::bigint <= $12::bigint))
+  UPDATE tare_quotas q
+  SET minute = GREATEST(q.minute, $2), minute_requests = g.r + g.gr, minute_tokens = g.t + g.gt,
+      month = GREATEST(q.month, $3), month_nano_usd = g.m + g.gm
+  FROM grant_ g WHERE q.tenant = g.tenant
+  RETURNING g.gr, g.gt, g.gm, q.minute, q.minute_requests, q.minute_tokens, q.month,
+            q.month_nano_usd)";
+constexpr const char* kFirst =
+    "INSERT INTO tare_quotas VALUES ($1, $2, 0, 0, $3, 0) ON CONFLICT (tenant) DO NOTHING";
+constexpr const char* kOne =
+    "SELECT tenant, minute, minute_requests, minute_tokens, month, month_nano_usd "
+    "FROM tare_quotas WHERE tenant = $1";
+constexpr const char* kGiveBack = R"(
+  UPDATE tare_quotas SET
+    minute_requests = minute_requests - CASE WHEN minute = $2 THEN $4::bigint ELSE 0 END,
+    minute_tokens = minute_tokens - CASE WHEN minute = $2 THEN $5::bigint ELSE 0 END,
+    month_nano_usd = month_nano_usd - CASE WHEN month = $3 THEN $6::bigint ELSE 0 END
+  WHERE tenant = $1)";
+constexpr const char* kAddUsage = R"(
+  INSERT INTO tare_usage VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+  ON CONFLICT (month, tenant, model) DO UPDATE SET
+    requests = tare_usage.requests + EXCLUDED.requests,
+    prompt_tokens = tare_usage.prompt_tokens + EXCLUDED.prompt_tokens,
+    cached_tokens = tare_usage.cached_tokens + EXCLUDED.cached_tokens,
+    output_tokens = tare_usage.output_tokens + EXCLUDED.output_tokens,
+    nano_usd = tare_usage.nano_usd + EXCLUDED.nano_usd)";
+constexpr const char* kAllUsage =
+    "SELECT month, tenant, model, requests, prompt_tokens, cached_tokens, output_tokens, nano_usd "
+    "FROM tare_usage ORDER BY month, tenant, model";
+constexpr const char* kAllQuotas =
+    "SELECT tenant, minute, minute_requests, minute_tokens, month, month_nano_usd "
+    "FROM tare_quotas ORDER BY tenant";
+
+struct Clearer {
+  void operator()(PGresult* result) const { PQclear(result); }
+  void operator()(PGconn* connection) const { PQfinish(connection); }
+};
+using Answer = std::unique_ptr<PGresult, Clearer>;
+
+std::int64_t Integer(const PGresult* result, int row, int column) {
+  const std::string_view text(PQgetvalue(result, row, column));
+  std::int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+std::string Text(const PGresult* result, int row, int column) {
+  return PQgetvalue(result, row, column);
+}
+QuotaRow ReadQuota(const PGresult* result, int row, int from, std::string tenant) {
+  return {std::move(tenant),
+          Integer(result, row, from),
+          Integer(result, row, from + 1),
+          Integer(result, row, from + 2),
+          Integer(result, row, from + 3),
+          Integer(result, row, from + 4)};
+}
+
+using Value = std::optional<std::string>;
+Value Of(std::int64_t number) { return std::to_string(number); }
+Value Of(const std::optional<std::int64_t>& number) {
+  return number ? Value(std::to_string(*number)) : std::nullopt;
+}
+
+}  // namespace
+
+bool IsPostgresUrl(const std::string& text) {
+  return text.starts_with("postgresql://") || text.starts_with("postgres://");
+}
+
+class PostgresQuotaPool::Connection {
+ public:
+  explicit Connection(std::string url) : url_(std::move(url)) {}
+
+  std::mutex mutex;  // to be held over every call, and over calls that belong together
+
+  // `values` by position; the answer is of a statement that succeeded.
+  Result<Answer> Run(const char* sql, std::span<const Value> values) {
+    TARE_RETURN_IF_ERROR(Connect());
+    std::vector<const char*> pointers;
+    for (const Value& value : values) pointers.push_back(value ? value->c_str() : nullptr);
+    Answer answer(PQexecParams(connection_.get(), sql, static_cast<int>(pointers.size()), nullptr,
+                               pointers.data(), nullptr, nullptr, /*resultFormat=*/0));
+    return Checked(std::move(answer));
+  }
+  Status RunAll(const char* sql) {
+    TARE_RETURN_IF_ERROR(Connect());
+    TARE_TRY(const Answer answer, Checked(Answer(PQexec(connection_.get(), sql))));
+    return {};
+  }
+
+ private:
+  Status Connect() {
+    if (connection_ != nullptr && PQstatus(connection_.get()) == CONNECTION_OK) return {};
+    const std::array<const char*, 6> names = {"dbname",           "connect_timeout",  "options",
+                                              "tcp_user_timeout", "application_name", nullptr};
+    const std::array<const char*, 6> values = {url_.c_str(), kConnectSeconds, kStatementOptions,
+                                               kPatienceMs,  "tare",          nullptr};
+    connection_.reset(PQconnectdbParams(names.data(), values.data(), /*expand_dbname=*/1));
+    if (connection_ == nullptr || PQstatus(connection_.get()) != CONNECTION_OK) {
+      const std::string why =
+          connection_ == nullptr ? "no memory" : PQerrorMessage(connection_.get());
+      connection_.reset();
+      return Fail(ErrorKind::kUnavailable, "cannot reach the quota database: {}", Trim(why));
+    }
+    PQsetNoticeProcessor(
+        connection_.get(), [](void*, const char*) {}, nullptr);
+    return {};
+  }
+
+  Result<Answer> Checked(Answer answer) {
+    const ExecStatusType status = PQresultStatus(answer.get());
+    if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) return answer;
+    const std::string why = PQerrorMessage(connection_.get());
+    // A broken connection is not used again, nor one that is left within a transaction.
+    if (PQstatus(connection_.get()) != CONNECTION_OK ||
+        PQtransactionStatus(connection_.get()) != PQTRANS_IDLE) {
+      connection_.reset();
+    }
+    return Fail(ErrorKind::kUnavailable, "quota database: {}", Trim(why));
+  }
+
+  const std::string url_;
+  std::unique_ptr<PGconn, Clearer> connection_;
+};
+
+PostgresQuotaPool::PostgresQuotaPool(const std::string& url)
+    : leases_(std::make_unique<Connection>(url)), books_(std::make_unique<Connection>(url)) {}
+PostgresQuotaPool::~PostgresQuotaPool() = default;
+
+Result<std::unique_ptr<PostgresQuotaPool>> PostgresQuotaPool::Open(const std::string& url) {
+  std::unique_ptr<PostgresQuotaPool> pool(new PostgresQuotaPool(url));
+  std::lock_guard lock(pool->books_->mutex);
+  TARE_RETURN_IF_ERROR(pool->books_->RunAll(kCreate));
+  return pool;
+}
+
+Result<Lease> PostgresQuotaPool::Take(const LeaseRequest& request) {
+  const std::array<Value, 12> values = {request.tenant,
+                                        Of(request.minute),
+                                        Of(request.month),
+                                        Of(request.need.requests),
+                                        Of(request.need.tokens),
+                                        Of(request.need.nano_usd),
+                                        Of(request.want.requests),
+                                        Of(request.want.tokens),
+                                        Of(request.want.nano_usd),
+                                        Of(request.limit_requests),
+                                        Of(request.limit_tokens),
+                                        Of(request.limit_nano_usd)};
+  std::lock_guard lock(leases_->mutex);
+  TARE_TRY(Answer answer, leases_->Run(kTake, values));
+  Lease lease;
+  if (PQntuples(answer.get()) == 0) {
+    // A tenant not seen before, or nothing left.
+    const std::span<const Value> who(values.data(), 3);
+    TARE_TRY(const Answer first, leases_->Run(kFirst, who));
+    if (std::string_view(PQcmdTuples(first.get())) == "1") {
+      TARE_TRY(answer, leases_->Run(kTake, values));
+    }
+  }
+  if (PQntuples(answer.get()) > 0) {
+    lease.granted = true;
+    lease.amounts = {Integer(answer.get(), 0, 0), Integer(answer.get(), 0, 1),
+                     Integer(answer.get(), 0, 2)};
+    lease.taken = ReadQuota(answer.get(), 0, 3, request.tenant);
+    return lease;
+  }
+  TARE_TRY(const Answer now, leases_->Run(kOne, std::span<const Value>(values.data(), 1)));
+  if (PQntuples(now.get()) > 0) lease.taken = ReadQuota(now.get(), 0, 1, request.tenant);
+  return lease;
+}
+
+Status PostgresQuotaPool::GiveBack(const std::string& tenant, std::int64_t minute,
+                                   std::int64_t month, const QuotaAmounts& amounts) {
+  const std::array<Value, 6> values = {tenant,
+                                       Of(minute),
+                                       Of(month),
+                                       Of(amounts.requests),
+                                       Of(amounts.tokens),
+                                       Of(amounts.nano_usd)};
+  std::lock_guard lock(books_->mutex);
+  TARE_TRY(const Answer answer, books_->Run(kGiveBack, values));
+  return {};
+}
+
+Status PostgresQuotaPool::AddUsage(std::span<const UsageRow> more) {
+  if (more.empty()) return {};
+  std::lock_guard lock(books_->mutex);
+  TARE_RETURN_IF_ERROR(books_->RunAll("BEGIN"));
+  for (const UsageRow& row : more) {
+    const std::array<Value, 8> values = {Of(row.month),
+                                         row.tenant,
+                                         row.model,
+                                         Of(row.requests),
+                                         Of(row.prompt_tokens),
+                                         Of(row.cached_tokens),
+                                         Of(row.output_tokens),
+                                         Of(row.nano_usd)};
+    // A failure drops the connection, and with it the transaction.
+    TARE_TRY(const Answer answer, books_->Run(kAddUsage, values));
+  }
+  return books_->RunAll("COMMIT");
+}
+
+Result<std::vector<UsageRow>> PostgresQuotaPool::Usage() {
+  std::lock_guard lock(books_->mutex);
+  TARE_TRY(const Answer answer, books_->Run(kAllUsage, {}));
+  std::vector<UsageRow> rows;
+  for (int i = 0; i < PQntuples(answer.get()); ++i) {
+    const auto integer = [&](int column) { return Integer(answer.get(), i, column); };
+    rows.push_back({integer(0), Text(answer.get(), i, 1), Text(answer.get(), i, 2), integer(3),
+                    integer(4), integer(5), integer(6), integer(7)});
+  }
+  return rows;
+}
+
+Result<std::vector<QuotaRow>> PostgresQuotaPool::Quotas() {
+  std::lock_guard lock(books_->mutex);
+  TARE_TRY(const Answer answer, books_->Run(kAllQuotas, {}));
+  std::vector<QuotaRow> rows;
+  for (int i = 0; i < PQntuples(answer.get()); ++i) {
+    rows.push_back(ReadQuota(answer.get(), i, 1, Text(answer.get(), i, 0)));
+  }
+  return rows;
+}
+
+}  // namespace tare::store

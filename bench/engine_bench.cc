@@ -39,8 +39,9 @@ struct Arguments {
   std::string experiment = "all";
   int threads = 0;
   std::vector<int> users;  // empty: as the experiment has them
-  std::string task;        // speculation: only tasks whose name contains this
-  int rounds = 2;          // chats a user; repetitions of speculation
+  bool processor_time = false;
+  std::string task;  // speculation: only tasks whose name contains this
+  int rounds = 2;    // chats a user; repetitions of speculation
 };
 
 class Client final : public WaitingSink {
@@ -54,6 +55,16 @@ class Client final : public WaitingSink {
   }
 };
 
+// Processor time of the thread that asks: what other programs do meanwhile does not count.
+class ThreadClock final : public Clock {
+ public:
+  Nanos Now() const override {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + Nanos(time.tv_nsec);
+  }
+};
+
 LocalModel Load(const Arguments& arguments, int max_num_seqs, int max_model_len, int drafts = 0) {
   LocalModelOptions options;
   options.model = arguments.model;
@@ -62,6 +73,11 @@ LocalModel Load(const Arguments& arguments, int max_num_seqs, int max_model_len,
   options.engine.max_num_seqs = max_num_seqs;
   options.engine.max_model_len = max_model_len;
   options.engine.speculation.most = drafts;
+  static const ThreadClock thread_clock;
+  if (arguments.processor_time) {
+    options.engine.clock = &thread_clock;
+    options.engine.batch_window = Nanos{};  // this clock stands still while the thread waits
+  }
   auto local = LoadLocalModel(std::move(options));
   if (!local) {
     std::fprintf(stderr, "%s\n", local.error().message.c_str());
@@ -250,16 +266,6 @@ class PagesOnlyModel final : public model::LanguageModel {
   model::ModelConfig config_;
   std::vector<float> zeros_;
   ThreadPool pool_{1};
-};
-
-// Processor time of the thread that asks: what other programs do meanwhile does not count.
-class ThreadClock final : public Clock {
- public:
-  Nanos Now() const override {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return std::chrono::seconds(time.tv_sec) + Nanos(time.tv_nsec);
-  }
 };
 
 void Compaction() {
@@ -536,6 +542,10 @@ int main(int argc, char** argv) {
   app.add_option("--users", arguments.users, "batching, speculation: users at once, e.g. 1,16")
       ->delimiter(',')
       ->check(CLI::Range(1, 32));
+  app.add_flag(
+      "--processor-time", arguments.processor_time,
+      "speculation, with --threads 1: time by the step thread's processor time, which other "
+      "programs do not disturb");
   app.add_option("--task", arguments.task, "speculation: only tasks named like this, e.g. chat");
   app.add_option("--rounds", arguments.rounds, "Chats of each user; repetitions of speculation")
       ->capture_default_str()

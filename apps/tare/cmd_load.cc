@@ -1,8 +1,10 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -20,6 +22,7 @@
 #include "load/report_text.h"
 #include "load/runner.h"
 #include "load/selftest.h"
+#include "load/sweep.h"
 #include "store/run_store.h"
 
 namespace tare::app {
@@ -33,8 +36,11 @@ struct Words {
   std::string url, name, model, api_key_file, arrival = "poisson", slo, sweep, dataset, burst, ramp;
   std::string duration, warm_up, drain = "30s", think_time = "0", timeout = "5m", out, api = "chat";
   int users = 0, input_tokens = 512, output_tokens = 128, threads = 0, server_pid = 0;
+  std::string serve, serve_dtype, trace_window;
+  std::vector<std::string> against;
   std::string search_rate, search_time = "10m";
   double search_resolution = 0.05, good_share = 0.99;
+  int turns = 1, turn_tokens = 0;
   int max_input = 0, max_output = 0, cold_starts = 0;
   std::vector<std::string> command;
   std::uint64_t requests = 0, seed = 0;
@@ -150,12 +156,27 @@ Result<LoadOptions> Understand(const Words& words) {
   } else {
     arrival.kind = load::ArrivalSpec::Kind::kClosed;
     arrival.users = words.users > 0 ? words.users : 1;
-    TARE_TRY(arrival.think_time, ParseDuration(words.think_time));
     if (!words.burst.empty() || !words.ramp.empty()) {
       return FailParam("burst", "--burst and --ramp need --rate");
     }
   }
 
+  std::string_view think = words.think_time;
+  if (think.substr(0, 4) == "exp:") {
+    arrival.think_exponential = true;
+    think.remove_prefix(4);
+  }
+  TARE_TRY(arrival.think_time, ParseDuration(think));
+  if (!words.trace_window.empty()) {
+    if (!trace) return FailParam("trace_window", "--trace-window needs --arrival trace:FILE");
+    const std::size_t plus = words.trace_window.find('+');
+    TARE_TRY(arrival.trace_from, ParseDuration(words.trace_window.substr(0, plus)));
+    if (plus != std::string::npos) {
+      TARE_TRY(arrival.trace_length, ParseDuration(words.trace_window.substr(plus + 1)));
+    }
+  }
+  options.workload.turns = words.turns;
+  options.workload.turn_tokens = words.turn_tokens;
   options.workload.input_tokens = words.input_tokens;
   options.workload.output_tokens = words.output_tokens;
   options.workload.dataset = words.dataset;
@@ -206,44 +227,71 @@ Result<store::RunRecord> RunOne(const LoadOptions& options, bool terminal, bool 
   return record;
 }
 
+// The run store, unless runs are not to be kept.
+Result<std::optional<store::RunStore>> OpenStore(bool save) {
+  std::optional<store::RunStore> runs;
+  if (save) {
+    TARE_TRY(store::RunStore opened, store::RunStore::OpenDefault());
+    runs.emplace(std::move(opened));
+  }
+  return runs;
+}
+
+Result<std::vector<load::SweepVariant>> Variants(const Words& words) {
+  std::vector<load::SweepVariant> variants;
+  if (!words.serve_dtype.empty()) {
+    if (words.serve.empty()) {
+      return FailParam("serve_dtype", "--serve-dtype needs --serve MODEL, the model to start");
+    }
+    std::error_code code;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", code);
+    return load::ServeVariants(code ? "tare" : self.string(), words.serve, words.serve_dtype);
+  }
+  if (!words.url.empty()) variants.push_back({words.url, words.url, words.model, {}});
+  for (const std::string& text : words.against) {
+    TARE_TRY(load::SweepVariant variant, load::ParseVariant(text));
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
 int RunSweep(const LoadOptions& base, const Words& words, bool terminal) {
-  std::vector<store::RunRecord> records;
-  bool valid = true;
-  for (const std::string_view item : Split(words.sweep, ',')) {
-    const Result<std::int64_t> users = ParseInteger(Trim(item));
-    if (!users || *users < 1 || *users > 1'000'000) {
-      return Report(Error{ErrorKind::kInvalidArgument,
-                          fmt::format("--sweep '{}' is not understood; write 1,2,4,8", words.sweep),
-                          "sweep"});
+  const Result<std::vector<int>> users = load::ParseUsers(
+      words.sweep.empty() ? std::to_string(std::max(1, words.users)) : words.sweep);
+  if (!users) return Report(users.error());
+  Result<std::vector<load::SweepVariant>> variants = Variants(words);
+  if (!variants) return Report(variants.error());
+  Result<std::optional<store::RunStore>> runs = OpenStore(!words.no_save);
+  if (!runs) return Report(runs.error());
+  load::SweepHooks hooks;
+  hooks.run = [&](const LoadOptions& one) -> Result<store::RunRecord> {
+    TerminalProgress progress(terminal);
+    TARE_TRY(store::RunRecord record, load::RunLoad(one, &progress));
+    progress.Clear();
+    if (!one.out_dir.empty()) {
+      TARE_RETURN_IF_ERROR(WriteFileAtomic(one.out_dir / "report.html", load::HtmlReport(record)));
     }
-    LoadOptions options = base;
-    options.arrival.kind = load::ArrivalSpec::Kind::kClosed;
-    options.arrival.users = static_cast<int>(*users);
-    options.name = fmt::format("{}{}users-{}", base.name, base.name.empty() ? "" : "-", *users);
-    if (!base.out_dir.empty()) options.out_dir = base.out_dir / fmt::format("users-{}", *users);
-    Result<store::RunRecord> record = RunOne(options, terminal, !words.no_save);
-    if (!record) return Report(record.error());
-    valid = valid && record->valid;
-    if (!words.json) {
-      std::fprintf(stderr, "users %lld: %.2f req/s, %.0f tok/s%s\n", static_cast<long long>(*users),
-                   record->summary.requests_per_s, record->summary.output_tokens_per_s,
-                   record->valid ? "" : "  INVALID");
-    }
-    records.push_back(*std::move(record));
-    if (interrupted != 0) break;
+    return record;
+  };
+  if (*runs) hooks.keep = [&](const store::RunRecord& record) { return (*runs)->Save(record); };
+  hooks.say = [&](const std::string& line) {
+    if (!words.json) std::fprintf(stderr, "%s\n", line.c_str());
+  };
+  hooks.cancelled = [] { return interrupted != 0; };
+  const Result<load::SweepResult> result =
+      load::RunSweep(base, *users, *std::move(variants), hooks);
+  if (!result) return Report(result.error());
+  if (!base.out_dir.empty()) {
+    const Status written = WriteFileAtomic(base.out_dir / "sweep.html", load::SweepPage(*result));
+    if (!written) return Report(written.error());
   }
   if (words.json) {
-    nlohmann::json document = {{"schema", "tare.sweep/1"}, {"runs", nlohmann::json::array()}};
-    for (const store::RunRecord& record : records) {
-      nlohmann::json one = store::ToJson(record);
-      one.erase("series");
-      document["runs"].push_back(std::move(one));
-    }
-    PrintJson(document);
+    PrintJson(load::SweepJson(*result));
   } else {
-    std::fputs(load::SweepTable(records).c_str(), stdout);
+    std::fputs(load::SweepTable(*result).c_str(), stdout);
+    if (!words.out.empty()) std::printf("sweep.html is in %s\n", words.out.c_str());
   }
-  return valid ? kSuccess : kAnswerIsNo;
+  return result->valid() ? kSuccess : kAnswerIsNo;
 }
 
 int RunSearch(const LoadOptions& options, const Words& words, bool terminal) {
@@ -255,18 +303,14 @@ int RunSearch(const LoadOptions& options, const Words& words, bool terminal) {
   spec.budget = *budget;
   spec.resolution = words.search_resolution;
   if (!words.duration.empty()) spec.probe = options.duration;
-  std::optional<store::RunStore> runs;
-  if (!words.no_save) {
-    Result<store::RunStore> opened = store::RunStore::OpenDefault();
-    if (!opened) return Report(opened.error());
-    runs.emplace(*std::move(opened));
-  }
+  Result<std::optional<store::RunStore>> runs = OpenStore(!words.no_save);
+  if (!runs) return Report(runs.error());
   load::SearchHooks hooks;
   hooks.run = [&](const LoadOptions& one) -> Result<store::RunRecord> {
     TerminalProgress progress(terminal);
     return load::RunLoad(one, &progress);
   };
-  if (runs) hooks.keep = [&](const store::RunRecord& record) { return runs->Save(record); };
+  if (*runs) hooks.keep = [&](const store::RunRecord& record) { return (*runs)->Save(record); };
   hooks.say = [&](const load::SearchProbe& probe) {
     if (words.json) return;
     std::fprintf(stderr, "%.4g requests/s: %s%s%s\n", probe.rate, ToString(probe.outcome),
@@ -317,7 +361,8 @@ int RunColdStart(const Words& words) {
 int Run(const Words& words) {
   if (words.self_test) return RunSelfTest(words.json);
   if (words.cold_starts > 0) return RunColdStart(words);
-  if (words.url.empty()) {
+  const bool sweep = !words.sweep.empty() || !words.against.empty() || !words.serve_dtype.empty();
+  if (words.url.empty() && words.serve_dtype.empty()) {
     return Report(Error{ErrorKind::kInvalidArgument,
                         "tare load needs the URL of a server, like http://127.0.0.1:8000", "url"});
   }
@@ -326,7 +371,7 @@ int Run(const Words& words) {
   std::signal(SIGINT, OnInterrupt);
   std::signal(SIGTERM, OnInterrupt);
   const bool terminal = !words.json && ::isatty(STDERR_FILENO) != 0;
-  if (!words.sweep.empty()) return RunSweep(*options, words, terminal);
+  if (sweep) return RunSweep(*options, words, terminal);
   if (!words.search_rate.empty()) return RunSearch(*options, words, terminal);
   const Result<store::RunRecord> record = RunOne(*options, terminal, !words.no_save);
   if (!record) return Report(record.error());
@@ -349,10 +394,18 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("load", "Load-test an OpenAI-compatible server");
   command->add_option("url", words->url, "The server, with or without /v1");
   command->add_option("--users", words->users, "Closed loop: users that wait for their answers");
-  command->add_option("--think-time", words->think_time, "Pause of a user between two requests");
+  command->add_option(
+      "--think-time", words->think_time,
+      "Pause of a user after an answer: 2s, or exp:2s for random ones of that mean");
   command->add_option("--rate", words->rate, "Open loop: requests per second");
-  command->add_option("--arrival", words->arrival, "poisson, constant, gamma:CV, trace:FILE")
+  command
+      ->add_option(
+          "--arrival", words->arrival,
+          "poisson, constant, gamma:CV, trace:FILE (Azure CSV, Mooncake JSONL, or a folder of "
+          "ServeGen clients)")
       ->capture_default_str();
+  command->add_option("--trace-window", words->trace_window,
+                      "1h+10m: ten minutes of the trace from its first hour on");
   command->add_option("--burst", words->burst, "10x:5s/30s: ten times the rate for 5 s every 30 s");
   command->add_option("--ramp", words->ramp, "50/60s: from --rate to 50 per second within 60 s");
   command->add_option("--speedup", words->speedup, "Replay a trace this many times as fast");
@@ -367,7 +420,15 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   command->add_option("--output-tokens", words->output_tokens, "Answer length")
       ->capture_default_str();
-  command->add_option("--dataset", words->dataset, "JSONL file of prompts or conversations");
+  command->add_option("--dataset", words->dataset,
+                      "File of prompts or conversations: JSONL, ShareGPT JSON or CSV");
+  command
+      ->add_option("--turns", words->turns,
+                   "Sessions of so many turns (of a data set: at most); each sends the whole "
+                   "conversation with the server's own answers")
+      ->capture_default_str();
+  command->add_option("--turn-tokens", words->turn_tokens,
+                      "Length of each later message of a session (0: as --input-tokens)");
   command->add_option("--shared-prefix", words->shared_prefix,
                       "Share of each prompt that all have in common (0: none, cache stays cold)");
   command->add_option("--max-input-tokens", words->max_input, "Cut a trace's prompts");
@@ -389,6 +450,12 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
                    "Relative width of the interval at which the search ends")
       ->capture_default_str();
   command->add_option("--sweep", words->sweep, "Several runs: numbers of users, 1,2,4,8");
+  command->add_option("--against", words->against,
+                      "NAME=URL: sweep this server too and compare; may be repeated");
+  command->add_option("--serve", words->serve, "With --serve-dtype: the model to start");
+  command->add_option("--serve-dtype", words->serve_dtype,
+                      "bf16,int8,int4: sweep Tare's own server in each (no URL); the first is what "
+                      "the others are compared with");
   command->add_option("--seed", words->seed, "Repeat a run's prompts and arrivals (0: drawn)");
   command->add_option("--model", words->model, "Model to ask for")
       ->default_str("the first the server lists");
@@ -418,6 +485,12 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
       "Example: the highest rate that keeps its service levels, within ten minutes\n"
       "  tare load http://127.0.0.1:8000 --search-rate 0.5:50 --search-time 10m \\\n"
       "       --slo ttft_p99=500ms,tpot_p50=50ms --out search/\n"
+      "Example: a model in three precisions at 1 to 16 users, with a Pareto plot\n"
+      "  tare load --serve model.gguf --serve-dtype bf16,int8,int4 --sweep 1,2,4,8,16 \\\n"
+      "       --duration 60s --out precisions/\n"
+      "Example: conversations of six turns, two seconds between an answer and the next question\n"
+      "  tare load http://127.0.0.1:8000 --users 20 --turns 6 --think-time exp:2s \\\n"
+      "       --input-tokens 1024 --turn-tokens 64 --output-tokens 128\n"
       "Example: five cold starts, stage by stage\n"
       "  tare load http://127.0.0.1:8000 --cold-start 5 -- tare serve model.gguf --port 8000\n"
       "Exit code: 0 valid, 1 the run is invalid, 2 wrong usage, 3 the server or a file failed.\n"

@@ -57,11 +57,11 @@ RatePiece PieceAt(const ArrivalSpec& spec, double t) {
 }  // namespace
 
 Status CheckArrivals(const ArrivalSpec& spec) {
+  if (spec.think_time < Nanos(0)) return FailParam("think_time", "--think-time is negative");
   if (spec.kind == ArrivalSpec::Kind::kClosed) {
     if (spec.users < 1 || spec.users > 1'000'000) {
       return FailParam("users", "--users {} is out of range; give 1 to 1000000", spec.users);
     }
-    if (spec.think_time < Nanos(0)) return FailParam("think_time", "--think-time is negative");
     return {};
   }
   if (spec.kind == ArrivalSpec::Kind::kTrace) {
@@ -124,11 +124,14 @@ nlohmann::json Describe(const ArrivalSpec& spec) {
   if (spec.kind == ArrivalSpec::Kind::kClosed) {
     text["users"] = spec.users;
     text["think_time_s"] = ToSeconds(spec.think_time);
+    if (spec.think_exponential) text["think_time_is"] = "exponential";
     return text;
   }
   if (spec.kind == ArrivalSpec::Kind::kTrace) {
     text["trace"] = spec.trace.filename().string();
     text["speedup"] = spec.speedup;
+    if (spec.trace_from > Nanos(0)) text["from_s"] = ToSeconds(spec.trace_from);
+    if (spec.trace_length > Nanos(0)) text["length_s"] = ToSeconds(spec.trace_length);
     return text;
   }
   text["rate_per_s"] = spec.rate;

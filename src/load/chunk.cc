@@ -89,6 +89,8 @@ ChunkFacts ChunkReader::Parse(std::string_view json) {
       if (choice["delta"].get(delta) == simdjson::SUCCESS ||
           choice["message"].get(delta) == simdjson::SUCCESS) {
         facts.bears_tokens = facts.bears_tokens || SaysSomething(delta);
+        std::string_view text;
+        if (text_ && delta["content"].get(text) == simdjson::SUCCESS) facts.text += text;
       }
       if (IsFilledString(choice["text"])) facts.bears_tokens = true;
       if (IsFilledString(choice["finish_reason"])) facts.finished = true;

@@ -21,6 +21,7 @@ struct ChunkFacts {
   // When the server sent it, monotonic ns, from the built-in pacing server; 0: not told.
   std::int64_t sent_ns = 0;
   std::string error;  // the message of an error object, when the server sent one
+  std::string text;   // the answer's words in this piece (not its reasoning); KeepText only
 };
 
 class ChunkReader {
@@ -32,6 +33,8 @@ class ChunkReader {
 
   // Looks for the pacing server's stamps too.
   void ReadStamps(bool on) { stamps_ = on; }
+  // Keeps the text, for conversations that go on from it.
+  void KeepText(bool on) { text_ = on; }
   // One SSE event's data.
   ChunkFacts Read(std::string_view data);
   // A whole non-streamed answer: "message" or "text" instead of "delta".
@@ -42,6 +45,7 @@ class ChunkReader {
   struct Impl;
   std::unique_ptr<Impl> impl_;
   bool stamps_ = false;
+  bool text_ = false;
 };
 
 }  // namespace tare::load

@@ -1,18 +1,8 @@
 #include "load/cold_start.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include "load/chunk.h"
@@ -20,70 +10,14 @@
 #include "load/probe.h"
 #include "load/server_memory.h"
 #include "load/server_metrics.h"
+#include "load/server_process.h"
 #include "net/http_client.h"
 #include "net/sse_parser.h"
-
-extern char** environ;
 
 namespace tare::load {
 namespace {
 
 using nlohmann::json;
-
-// Between two looks at a starting server: the resolution of the stages.
-constexpr Nanos kPoll = std::chrono::milliseconds(2);
-constexpr Nanos kStopPatience = std::chrono::seconds(10);
-
-// A server process of our own; ended with the object.
-class Process {
- public:
-  static Result<Process> Start(const std::vector<std::string>& command) {
-    std::vector<char*> arguments;
-    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    Process process;
-    process.started_ = net::MonotonicNow();
-    const int code =
-        ::posix_spawnp(&process.pid_, arguments[0], &files, nullptr, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&files);
-    if (code != 0) {
-      process.pid_ = -1;
-      return Fail(ErrorKind::kInvalidArgument, "cannot start '{}': {}", command[0],
-                  std::strerror(code));
-    }
-    return process;
-  }
-  Process(Process&& other) noexcept
-      : pid_(std::exchange(other.pid_, -1)), started_(other.started_) {}
-  Process& operator=(Process&&) = delete;
-  ~Process() { Stop(); }
-
-  int pid() const { return pid_; }
-  Nanos started() const { return started_; }
-  bool Running() {
-    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
-    return pid_ > 0;
-  }
-  void Stop() {
-    if (!Running()) return;
-    ::kill(pid_, SIGTERM);
-    const Nanos patience = net::MonotonicNow() + kStopPatience;
-    while (Running() && net::MonotonicNow() < patience) std::this_thread::sleep_for(kPoll);
-    if (!Running()) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
- private:
-  Process() = default;
-  pid_t pid_ = -1;
-  Nanos started_{0};
-};
 
 Result<net::ClientResponse> Get(const net::Url& url) {
   net::ClientRequest request;
@@ -160,39 +94,15 @@ Result<std::string> FirstModelOf(const net::Url& base) {
   return Fail(ErrorKind::kNotFound, "{} lists no model; name it with --model", base.Origin());
 }
 
-// Waits until `done` holds; the process's end or the deadline ends the wait with an error.
-template <typename Done>
-Result<double> WaitFor(Process& process, Nanos deadline, const char* what, const Done& done) {
-  while (true) {
-    if (done()) return ToSeconds(net::MonotonicNow() - process.started());
-    if (!process.Running()) {
-      return Fail(ErrorKind::kUnavailable,
-                  "the server ended before it was {}; run its command by "
-                  "hand to see why",
-                  what);
-    }
-    if (net::MonotonicNow() - process.started() > deadline) {
-      return Fail(ErrorKind::kDeadlineExceeded, "the server was not {} within {:.0f} s", what,
-                  ToSeconds(deadline));
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
-}
-
 Result<ColdStart> StartOnce(const ColdStartOptions& options, const net::Url& base, int number) {
   if (IsListening(base.port)) {
     return Fail(ErrorKind::kUnavailable, "something listens on port {} already; stop it first",
                 base.port);
   }
-  TARE_TRY(Process process, Process::Start(options.command));
+  TARE_TRY(ServerProcess process, ServerProcess::Start(options.command));
   ColdStart start;
-  TARE_TRY(start.listening,
-           WaitFor(process, options.deadline, "listening", [&] { return IsListening(base.port); }));
-  TARE_TRY(start.ready, WaitFor(process, options.deadline, "ready", [&] {
-             auto answer = Get(base.WithPath("/ready"));
-             if (answer && answer->head.status == 404) answer = Get(base.WithPath("/health"));
-             return answer && answer->head.status == 200;
-           }));
+  TARE_TRY(start.listening, process.WaitListening(base, options.deadline));
+  TARE_TRY(start.ready, process.WaitReady(base, options.deadline));
   RequestShape shape;
   shape.url = base.WithPath("/v1/chat/completions");
   shape.headers = {{"Content-Type", "application/json"}};

@@ -243,7 +243,8 @@ json MakeSeries(const Recorder& recorder, const Window& window, const ServiceLev
                    {"e2e_s", json::array()},         {"e2e_intended_s", json::array()},
                    {"tpot_s", json::array()},        {"itl_mean_s", json::array()},
                    {"output_tokens", json::array()}, {"ok", json::array()},
-                   {"good", json::array()},          {"measured", json::array()}};
+                   {"good", json::array()},          {"measured", json::array()},
+                   {"turn", json::array()}};
   for (std::size_t i = 0; i < order.size(); i += stride) {
     const RequestRecord& record = *order[i];
     const RequestLatencies latencies = LatenciesOf(record);
@@ -259,6 +260,7 @@ json MakeSeries(const Recorder& recorder, const Window& window, const ServiceLev
     requests["ok"].push_back(record.ok() ? 1 : 0);
     requests["good"].push_back(IsGood(record, levels) ? 1 : 0);
     requests["measured"].push_back(record.phase == Phase::kMeasured ? 1 : 0);
+    requests["turn"].push_back(record.turn);
   }
 
   // The gaps by heat band, coarse enough to store and fine enough to draw.
@@ -307,19 +309,20 @@ Status WriteCsv(const Recorder& recorder, const Window& window, const ServiceLev
       "index,phase,intended_s,queued_s,connected_s,sent_s,first_byte_s,first_token_s,last_token_s,"
       "end_s,ttft_s,ttft_intended_s,e2e_s,e2e_intended_s,tpot_s,longest_gap_s,chunks,"
       "other_chunks,input_tokens_wanted,input_tokens,cached_tokens,output_tokens_wanted,"
-      "output_tokens,http_status,error,good,thread,reused_connection,resent\n";
+      "output_tokens,http_status,error,good,thread,reused_connection,resent,turn\n";
   for (const RequestRecord* r : ByTime(recorder)) {
     const RequestLatencies l = LatenciesOf(*r);
     const auto told = [&](std::uint32_t v) { return r->told_usage ? std::to_string(v) : ""; };
     text += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}"
+        "\n",
         r->index, Name(r->phase), since(r->intended), since(r->queued), since(r->connected),
         since(r->sent), since(r->first_byte), since(r->first_token), since(r->last_token),
         since(r->end), cell(l.ttft), cell(l.ttft_intended), cell(l.e2e), cell(l.e2e_intended),
         cell(l.tpot), cell(ToSeconds(r->longest_gap)), r->chunks, r->other_chunks, r->wanted_input,
         told(r->told_input), told(r->told_cached), r->wanted_output, r->output(), r->http_status,
         r->ok() ? "" : ErrorName(r->error, r->http_status), IsGood(*r, levels) ? 1 : 0, r->thread,
-        r->reused_connection ? 1 : 0, r->resent ? 1 : 0);
+        r->reused_connection ? 1 : 0, r->resent ? 1 : 0, r->turn);
   }
   TARE_RETURN_IF_ERROR(WriteFileAtomic(dir / "requests.csv", text));
 

@@ -8,6 +8,7 @@
 
 #include "load/arrivals.h"
 #include "load/chunk.h"
+#include "load/random.h"
 #include "net/sse_parser.h"
 
 namespace tare::load {
@@ -53,11 +54,23 @@ RequestError FromClient(net::ClientFailureKind kind) {
 
 class Worker;
 
+// A conversation under way.
+struct Session {
+  std::uint64_t number = 0;
+  int turn = 0;  // the next one, or the one in flight
+  int turns = 1;
+  int user = -1;           // of the closed loop
+  std::string history;     // the messages so far, JSON objects with commas between
+  std::string question;    // of the turn in flight, as a JSON string
+  std::uint32_t seen = 0;  // tokens of the last prompt and its answer, told by the server
+};
+
 // One request from its intended time to its end.
 class Exchange final : public net::ClientHandler, private net::SseSink {
  public:
-  Exchange(Worker* worker, RequestRecord record, int user)
-      : record_(record), worker_(worker), user_(user) {}
+  // `session` null: a request of its own.
+  Exchange(Worker* worker, RequestRecord record, int user, std::shared_ptr<Session> session)
+      : record_(record), worker_(worker), user_(user), session_(std::move(session)) {}
 
   void OnHead(const net::HttpResponseHead& head, const net::ClientTimes& times) override;
   void OnBody(std::string_view piece, Nanos received) override;
@@ -66,6 +79,8 @@ class Exchange final : public net::ClientHandler, private net::SseSink {
 
   void Abandon(RequestError error);  // ends it from our side
   int user() const { return user_; }
+  const std::shared_ptr<Session>& session() const { return session_; }
+  const std::string& answer() const { return answer_; }
   net::HttpClient::CallId call{};
 
  private:
@@ -78,8 +93,10 @@ class Exchange final : public net::ClientHandler, private net::SseSink {
   RequestRecord record_;
   Worker* worker_;
   int user_;
+  std::shared_ptr<Session> session_;
   net::SseParser sse_;
   std::string body_;
+  std::string answer_;  // its text, when a session goes on from it
   std::string message_;
   Nanos received_{0};
   bool stream_ = false;
@@ -107,6 +124,7 @@ class Worker {
 
   void Start() {
     reader_.ReadStamps(shared_->plan.read_stamps);
+    reader_.KeepText(shared_->plan.sessions);
     thread_ = std::thread([this] {
       cpu_at_start_ = ThreadCpuSeconds();
       wall_at_start_ = net::MonotonicNow();
@@ -152,21 +170,85 @@ class Worker {
       error_samples_.insert(message.substr(0, kErrorSampleBytes));
     }
     const int user = exchange->user();
+    const std::shared_ptr<Session> session = exchange->session();
+    const bool goes_on = session != nullptr && Continues(*session, record, exchange->answer());
     open_.erase(exchange);
-    if (user < 0 || finishing_) return;
+    if (finishing_) return;
+    const Nanos think = ThinkTime(record);
+    if (goes_on) {
+      At(record.end + think, [this, session](Nanos at) { NextTurn(session, at); });
+      return;
+    }
+    if (session != nullptr) counters().sessions.fetch_sub(1, std::memory_order_relaxed);
+    if (user < 0) return;
     // A server that refuses at once must not be hammered by a busy loop: a failed user waits.
     constexpr Nanos kPauseAfterFailure = std::chrono::milliseconds(100);
-    Nanos next = record.end + shared_->plan.arrival.think_time;
-    if (!record.ok()) next = std::max(next, record.end + kPauseAfterFailure);
-    if (next <= net::MonotonicNow()) {
-      NextOfUser(user, next);
-    } else {
-      loop_->RunAt(next, [this, user, next] { NextOfUser(user, next); });
-    }
+    const Nanos pause = record.ok() ? think : std::max(think, kPauseAfterFailure);
+    At(record.end + pause, [this, user](Nanos at) { NextOfUser(user, at); });
   }
 
  private:
   const RunPlan& plan() const { return shared_->plan; }
+
+  // Now when that is due already.
+  template <typename Next>
+  void At(Nanos when, Next next) {
+    if (when <= net::MonotonicNow()) return next(when);
+    loop_->RunAt(when, [next, when] { next(when); });
+  }
+
+  Nanos ThinkTime(const RequestRecord& record) const {
+    const ArrivalSpec& arrival = plan().arrival;
+    if (!arrival.think_exponential || arrival.think_time <= Nanos(0)) return arrival.think_time;
+    Random random(StreamSeed(StreamSeed(plan().seed ^ 0x7417, record.index), record.turn));
+    return FromSeconds(ToSeconds(arrival.think_time) * random.Exponential());
+  }
+
+  // ----- sessions
+
+  // Takes the answer into the conversation; false when that was the last turn or went wrong.
+  bool Continues(Session& session, const RequestRecord& record, const std::string& answer) {
+    if (!record.ok()) {
+      if (record.error != RequestError::kUnfinished) ++measurement_.sessions_failed;
+      return false;
+    }
+    if (session.turn + 1 >= session.turns) {
+      ++measurement_.sessions_complete;
+      return false;
+    }
+    const auto say = [&](const char* role, const std::string& content_json) {
+      if (!session.history.empty()) session.history += ',';
+      session.history.append("{\"role\":\"").append(role).append("\",\"content\":");
+      session.history.append(content_json).append("}");
+    };
+    say("user", session.question);
+    say("assistant",
+        nlohmann::json(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    session.seen = record.told_usage ? record.told_input + record.told_output : 0;
+    ++session.turn;
+    return true;
+  }
+
+  void NextTurn(const std::shared_ptr<Session>& session, Nanos intended) {
+    const bool measured = intended >= plan().window_begin;
+    if (MayIssue(intended, measured, session->user)) {
+      return Send(session->number, intended, measured, session->user, session);
+    }
+    counters().sessions.fetch_sub(1, std::memory_order_relaxed);
+    if (session->user >= 0) UserLeaves();
+  }
+
+  // Whether a request may still begin; in a closed loop with a set number, it takes one of them.
+  bool MayIssue(Nanos intended, bool measured, int user) {
+    if (shared_->stop.load(std::memory_order_relaxed) || intended >= plan().window_end)
+      return false;
+    if (user < 0 || !measured || plan().requests == 0) return true;
+    return counters().issued.fetch_add(1, std::memory_order_relaxed) < plan().requests;
+  }
+
+  void UserLeaves() {
+    if (--active_users_ == 0) NoMore();
+  }
 
   void NoMore() {
     if (done_issuing_) return;
@@ -192,17 +274,23 @@ class Worker {
 
   void NextOfUser(int user, Nanos intended) {
     const bool measured = intended >= plan().window_begin;
-    bool stop = shared_->stop.load(std::memory_order_relaxed) || intended >= plan().window_end;
-    if (!stop && measured && plan().requests > 0) {
-      stop = counters().issued.fetch_add(1, std::memory_order_relaxed) >= plan().requests;
-    }
-    if (stop) {
-      if (--active_users_ == 0) NoMore();
-      return;
-    }
+    if (!MayIssue(intended, measured, user)) return UserLeaves();
     const auto number = static_cast<std::uint64_t>(user) +
                         per_user_[user]++ * static_cast<std::uint64_t>(plan().arrival.users);
-    Send(number, intended, measured, user);
+    Send(number, intended, measured, user, Begin(number, user));
+  }
+
+  // A new session, or nothing when requests stand alone.
+  std::shared_ptr<Session> Begin(std::uint64_t number, int user) {
+    if (!plan().sessions) return nullptr;
+    auto session = std::make_shared<Session>();
+    session->number = number;
+    session->user = user;
+    session->turns = plan().prompts->Turns(number);
+    session->history = plan().prompts->Opening(number);
+    counters().sessions.fetch_add(1, std::memory_order_relaxed);
+    ++measurement_.sessions_begun;
+    return session;
   }
 
   // ----- open loop
@@ -246,7 +334,7 @@ class Worker {
   void RunSchedule() {
     while (true) {
       if (shared_->stop.load(std::memory_order_relaxed)) return NoMore();
-      Send(next_number_, next_at_, next_measured_, /*user=*/-1);
+      Send(next_number_, next_at_, next_measured_, /*user=*/-1, Begin(next_number_, /*user=*/-1));
       if (!AdvanceSchedule()) return;
       if (next_at_ > net::MonotonicNow()) return ArmSchedule();
     }
@@ -254,9 +342,20 @@ class Worker {
 
   // ----- one request
 
-  void Send(std::uint64_t number, Nanos intended, bool measured, int user) {
-    const Prompt prompt = plan().prompts->Make(number);
+  void Send(std::uint64_t number, Nanos intended, bool measured, int user,
+            std::shared_ptr<Session> session) {
+    Prompt prompt = session == nullptr ? plan().prompts->Make(number)
+                                       : plan().prompts->MakeTurn(number, session->turn);
     RequestRecord record;
+    if (session != nullptr) {
+      record.turn = static_cast<std::uint32_t>(session->turn);
+      record.seen_before = session->seen;
+      session->question = prompt.content_json;
+      if (!session->history.empty()) {
+        prompt.messages_json = "[" + session->history +
+                               ",{\"role\":\"user\",\"content\":" + prompt.content_json + "}]";
+      }
+    }
     record.index = number;
     record.intended = intended;
     record.queued = net::MonotonicNow();
@@ -274,7 +373,7 @@ class Worker {
 
     recorder_.Started(record.queued);
     counters().in_flight.fetch_add(1, std::memory_order_relaxed);
-    auto exchange = std::make_shared<Exchange>(this, record, user);
+    auto exchange = std::make_shared<Exchange>(this, record, user, std::move(session));
     open_.emplace(exchange.get(), exchange);
     const Result<net::HttpClient::CallId> id = client_->Start(std::move(request), exchange);
     if (id) {
@@ -336,6 +435,7 @@ void Exchange::Take(const ChunkFacts& facts) {
   if (!facts.well_formed) return Fail(RequestError::kBadEvent, "an event is not JSON");
   if (!facts.error.empty()) return Fail(RequestError::kErrorEvent, facts.error);
   finished_ = finished_ || facts.done || facts.finished;
+  if (session_ != nullptr) answer_ += facts.text;
   if (facts.has_usage) {
     record_.told_usage = true;
     record_.told_input = static_cast<std::uint32_t>(facts.prompt_tokens);
@@ -379,6 +479,7 @@ void Exchange::OnDone(const net::ClientTimes& times) {
     } else if (!facts.error.empty()) {
       Fail(RequestError::kErrorEvent, facts.error);
     } else {
+      if (session_ != nullptr) answer_ = facts.text;
       record_.told_usage = facts.has_usage;
       record_.told_input = static_cast<std::uint32_t>(facts.prompt_tokens);
       record_.told_output = static_cast<std::uint32_t>(facts.completion_tokens);
@@ -478,7 +579,8 @@ Result<std::unique_ptr<Generator>> Generator::Start(RunPlan plan, RequestShape s
 }
 
 bool Generator::Idle() const {
-  const bool issuing = impl_->shared.still_issuing.load(std::memory_order_acquire) > 0 &&
+  const bool issuing = (impl_->shared.still_issuing.load(std::memory_order_acquire) > 0 ||
+                        impl_->shared.counters.sessions.load(std::memory_order_relaxed) > 0) &&
                        !impl_->shared.stop.load(std::memory_order_relaxed);
   return !issuing && impl_->shared.counters.in_flight.load(std::memory_order_relaxed) == 0;
 }

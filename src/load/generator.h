@@ -1,6 +1,8 @@
 // The client threads: each runs an event loop, sends its share of the arrivals, and records what
 // comes back. Users (closed loop) belong to one thread each; open-loop arrival number i belongs to
-// thread i mod n, and every thread computes the whole schedule, so there is nothing to share.
+// thread i mod n, and every thread computes the whole schedule, so there is nothing to share. A
+// session of several turns stays on the thread it began on; in the open loop it is sessions that
+// arrive, and their later turns follow the answers.
 //
 // Thread safety: Generator's methods are called by the thread that made it; Progress is a snapshot
 // of counters the threads write.
@@ -45,13 +47,15 @@ struct RunPlan {
   int threads = 1;
   bool verify_tls = true;
   bool read_stamps = false;  // of the built-in pacing server
+  bool sessions = false;     // requests of several turns
   const PromptSource* prompts = nullptr;
   std::shared_ptr<const Trace> trace;  // for ArrivalSpec::kTrace
 };
 
 struct GeneratorCounters {
   std::atomic<std::uint64_t> in_flight{0}, ok{0}, failed{0}, tokens{0};
-  std::atomic<std::uint64_t> issued{0};  // measured requests so far (closed loop, by number)
+  std::atomic<std::uint64_t> issued{0};    // measured requests so far (closed loop, by number)
+  std::atomic<std::uint64_t> sessions{0};  // open ones, between two turns or in one
 };
 
 struct ThreadMeasurement {
@@ -60,6 +64,9 @@ struct ThreadMeasurement {
   double cpu_s = 0;
   double wall_s = 0;
   std::uint64_t schedule_wanted = 0;  // open-loop arrivals due in the window
+  // Sessions of several turns: begun, ended after their last turn, ended by a failed turn. The
+  // others were cut by the end of the run.
+  std::uint64_t sessions_begun = 0, sessions_complete = 0, sessions_failed = 0;
 };
 
 class Generator {

@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <optional>
 #include <span>
 
-#include "base/files.h"
-#include "base/text.h"
 #include "load/random.h"
 #include "load/words.h"
 
@@ -29,6 +25,11 @@ class SyntheticPrompts final : public PromptSource {
     words_ = std::max(1, static_cast<int>(std::lround(wanted / calibration_.tokens_per_word)));
     shared_words_ = std::min(
         words_, static_cast<int>(std::lround(spec.shared_prefix * static_cast<double>(words_))));
+    turn_words_ = words_;
+    if (spec.turn_tokens > 0) {
+      turn_words_ = std::max(
+          1, static_cast<int>(std::lround(spec.turn_tokens / calibration_.tokens_per_word)));
+    }
     shared_ = MakeWords(calibration_.words, StreamSeed(spec.seed, kSharedStream), shared_words_);
   }
 
@@ -46,8 +47,21 @@ class SyntheticPrompts final : public PromptSource {
     return prompt;
   }
 
+  int Turns(std::uint64_t) const override { return std::max(1, spec_.turns); }
+  Prompt MakeTurn(std::uint64_t index, int turn) const override {
+    if (turn == 0) return Make(index);
+    Prompt prompt;  // how long the whole conversation is depends on the answers
+    prompt.output_tokens = spec_.output_tokens;
+    const std::uint64_t stream =
+        StreamSeed(StreamSeed(spec_.seed, index), 1000u + static_cast<unsigned>(turn));
+    prompt.content_json = '"' + MakeWords(calibration_.words, stream, turn_words_) + '"';
+    return prompt;
+  }
+
   json Describe() const override {
     return {{"kind", "synthetic"},
+            {"turns", std::max(1, spec_.turns)},
+            {"turn_words", turn_words_},
             {"input_tokens", spec_.input_tokens},
             {"output_tokens", spec_.output_tokens},
             {"shared_prefix", spec_.shared_prefix},
@@ -62,77 +76,9 @@ class SyntheticPrompts final : public PromptSource {
   TokenCalibration calibration_;
   int words_ = 0;
   int shared_words_ = 0;
+  int turn_words_ = 0;  // of later turns
   std::string shared_;
 };
-
-class Dataset final : public PromptSource {
- public:
-  Dataset(std::string name, std::uint64_t seed, std::vector<Prompt> prompts)
-      : name_(std::move(name)), seed_(seed), prompts_(std::move(prompts)) {}
-
-  Prompt Make(std::uint64_t index) const override {
-    // Without replacement as long as the lines last: in each pass, a step that has no divisor in
-    // common with the number of lines visits every line once.
-    const std::uint64_t n = prompts_.size();
-    const std::uint64_t pass = index / n;
-    std::uint64_t step = StreamSeed(seed_, 2 * pass) % n | 1;
-    while (std::gcd(step, n) != 1) ++step;
-    const std::uint64_t offset = StreamSeed(seed_, 2 * pass + 1) % n;
-    return prompts_[(offset + (index % n) * step) % n];
-  }
-
-  json Describe() const override {
-    return {{"kind", "dataset"}, {"file", name_}, {"lines", prompts_.size()}};
-  }
-
- private:
-  std::string name_;
-  std::uint64_t seed_;
-  std::vector<Prompt> prompts_;
-};
-
-int LengthIn(const json& line) {
-  for (const char* key : {"output_tokens", "max_tokens", "output_length", "output_len"}) {
-    const auto it = line.find(key);
-    if (it != line.end() && it->is_number_integer()) {
-      return static_cast<int>(std::clamp<std::int64_t>(it->get<std::int64_t>(), 0, 1 << 24));
-    }
-  }
-  return 0;
-}
-
-std::string Dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-// Empty when the line has none of the known shapes.
-std::optional<Prompt> ReadLine(const json& line) {
-  if (!line.is_object()) return std::nullopt;
-  Prompt prompt;
-  prompt.output_tokens = LengthIn(line);
-  if (const auto it = line.find("messages"); it != line.end() && it->is_array() && !it->empty()) {
-    prompt.messages_json = Dump(*it);
-    return prompt;
-  }
-  if (const auto it = line.find("conversations"); it != line.end() && it->is_array()) {
-    for (const json& turn : *it) {
-      if (turn.is_object() && turn.value("from", std::string()) == "human" &&
-          turn.contains("value") && turn["value"].is_string()) {
-        prompt.content_json = Dump(turn["value"]);
-        return prompt;
-      }
-    }
-    return std::nullopt;
-  }
-  for (const char* key : {"prompt", "text", "question", "instruction"}) {
-    const auto it = line.find(key);
-    if (it != line.end() && it->is_string()) {
-      prompt.content_json = Dump(*it);
-      return prompt;
-    }
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -150,32 +96,6 @@ std::string MakeWords(const std::vector<std::string_view>& words, std::uint64_t 
 std::unique_ptr<PromptSource> MakeSyntheticPrompts(const WorkloadSpec& spec,
                                                    TokenCalibration calibration) {
   return std::make_unique<SyntheticPrompts>(spec, std::move(calibration));
-}
-
-Result<std::unique_ptr<PromptSource>> LoadDataset(const WorkloadSpec& spec) {
-  TARE_TRY(const std::string content, ReadFile(spec.dataset));
-  std::vector<Prompt> prompts;
-  std::size_t number = 0;
-  for (const std::string_view raw : Split(content, '\n')) {
-    ++number;
-    const std::string_view text = Trim(raw);
-    if (text.empty()) continue;
-    const json line = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    std::optional<Prompt> prompt = ReadLine(line);
-    if (!prompt) {
-      return Fail(ErrorKind::kInvalidArgument,
-                  "{}:{}: {}; a line is a JSON object with \"prompt\", \"messages\" or "
-                  "\"conversations\"",
-                  spec.dataset.string(), number,
-                  line.is_discarded() ? "not JSON" : "no prompt in it");
-    }
-    if (prompt->output_tokens == 0) prompt->output_tokens = spec.output_tokens;
-    prompts.push_back(*std::move(prompt));
-  }
-  if (prompts.empty()) {
-    return Fail(ErrorKind::kInvalidArgument, "data set '{}' is empty", spec.dataset.string());
-  }
-  return std::make_unique<Dataset>(spec.dataset.filename().string(), spec.seed, std::move(prompts));
 }
 
 Result<std::vector<std::string_view>> SingleTokenWords(

@@ -38,6 +38,12 @@ class PromptSource {
  public:
   virtual ~PromptSource() = default;
   virtual Prompt Make(std::uint64_t index) const = 0;
+  // Sessions: how many turns session `index` has, and what the user says at `turn` (0 is Make).
+  // Messages that stand before the first turn (a system prompt), as JSON objects with commas
+  // between, are the opening.
+  virtual int Turns(std::uint64_t /*index*/) const { return 1; }
+  virtual Prompt MakeTurn(std::uint64_t index, int /*turn*/) const { return Make(index); }
+  virtual std::string Opening(std::uint64_t /*index*/) const { return {}; }
   // What the record says about it.
   virtual nlohmann::json Describe() const = 0;
 };
@@ -45,10 +51,17 @@ class PromptSource {
 std::unique_ptr<PromptSource> MakeSyntheticPrompts(const WorkloadSpec& spec,
                                                    TokenCalibration calibration);
 
-// JSONL, one request a line, in any of these shapes (more keys are allowed):
+// Requests in a file, by its content:
+//
+// CSV with a header line that names a column "prompt" (or text, question, instruction) and, if
+// known, "output_tokens" (RFC 4180: fields in double quotes may hold commas and line breaks).
+// JSONL, one request a line, or one JSON array of them, in any of these shapes (more keys are
+// allowed):
 //   {"prompt": "…", "output_tokens": 100}
 //   {"messages": [{"role": "user", "content": "…"}], "max_tokens": 100}
 //   {"conversations": [{"from": "human", "value": "…"}, {"from": "gpt", "value": "…"}]}
+// With `spec.turns` above 1 the user's messages of a conversation are the turns of a session; the
+// recorded answers are left out, the server's own take their place.
 // The requests are drawn at random, by the seed. `spec.output_tokens` applies to lines without a
 // length of their own.
 Result<std::unique_ptr<PromptSource>> LoadDataset(const WorkloadSpec& spec);

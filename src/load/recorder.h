@@ -43,7 +43,10 @@ std::string ErrorName(RequestError error, int http_status);
 enum class Phase : std::uint8_t { kWarmUp, kMeasured, kAfter };
 
 struct RequestRecord {
-  std::uint64_t index = 0;
+  std::uint64_t index = 0;  // of the request; of the session when there are turns
+  std::uint32_t turn = 0;   // within the session, from 0
+  // Tokens of this prompt that the server saw in the turn before: its prompt and its answer.
+  std::uint32_t seen_before = 0;
   // Monotonic; zero: never happened.
   Nanos intended{0};   // the arrival process wanted it to leave
   Nanos queued{0};     // the client picked it up

@@ -10,6 +10,7 @@
 #include "load/figures.h"
 #include "load/recorder.h"
 #include "load/report_page.h"
+#include "load/sessions.h"
 #include "load/svg_chart.h"
 
 namespace tare::load {
@@ -219,6 +220,7 @@ std::string HtmlReport(const store::RunRecord& record) {
     out += "</table>";
   }
 
+  out += SessionHtml(record.workload);
   const json& requests = Part(record.series, "requests");
   double length = 1;
   for (const double end : Numbers(requests, "end_s")) {

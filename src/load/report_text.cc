@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "load/compare.h"
 #include "load/report_page.h"
+#include "load/sessions.h"
 
 namespace tare::load {
 namespace {
@@ -102,6 +103,7 @@ std::string RunReport(const store::RunRecord& record) {
                            ? fmt::format(", {} proportional", FormatBytes(s.peak_pss_bytes))
                            : "");
   }
+  out += SessionTable(record.workload);
   out += fmt::format("\n  {:<18}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "ms", "mean", "p50",
                      "p90", "p95", "p99", "max", "n");
   out += LatencyRow("TTFT", s.ttft.sent);
@@ -121,28 +123,6 @@ std::string RunReport(const store::RunRecord& record) {
     out += "\n";
   }
   if (!record.id.empty()) out += fmt::format("run {}  (tare runs show {})\n", record.id, record.id);
-  return out;
-}
-
-std::string SweepTable(std::span<const store::RunRecord> records) {
-  std::string out =
-      fmt::format("{:>7}{:>10}{:>12}{:>12}{:>11}{:>11}{:>11}{:>12}  {}\n", "users", "req/s",
-                  "tok/s", "TTFT p50", "TTFT p99", "TPOT p50", "E2E p99", "memory", "");
-  for (const store::RunRecord& record : records) {
-    const store::RunSummary& s = record.summary;
-    const json& arrival = record.workload.is_object() && record.workload.contains("arrival")
-                              ? record.workload["arrival"]
-                              : json();
-    const std::string users = arrival.is_object() && arrival.contains("users")
-                                  ? arrival["users"].dump()
-                                  : std::string("?");
-    out += fmt::format("{:>7}{:>10.2f}{:>12.1f}{:>12}{:>11}{:>11}{:>11}{:>12}  {}\n", users,
-                       s.requests_per_s, s.output_tokens_per_s, Ms(s.ttft.sent.p50),
-                       Ms(s.ttft.sent.p99), Ms(s.tpot.sent.p50), Ms(s.e2e.sent.p99),
-                       s.peak_rss_bytes > 0 ? FormatBytes(s.peak_rss_bytes) : "—",
-                       record.valid ? "" : "INVALID");
-  }
-  out += "latencies in ms; — : too few samples for that percentile\n";
   return out;
 }
 

@@ -12,8 +12,6 @@ namespace tare::load {
 
 // The closing table of a run; an invalid one says so first.
 std::string RunReport(const store::RunRecord& record);
-// One line per run of a sweep.
-std::string SweepTable(std::span<const store::RunRecord> records);
 std::string ListTable(std::span<const store::RunListing> runs);
 
 // Every run against the first.

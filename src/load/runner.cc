@@ -16,6 +16,7 @@
 #include "load/probe.h"
 #include "load/server_memory.h"
 #include "load/server_metrics.h"
+#include "load/sessions.h"
 #include "load/trace.h"
 #include "load/validity.h"
 
@@ -53,6 +54,17 @@ Status CheckOptions(const LoadOptions& options) {
     return FailParam("shared_prefix", "--shared-prefix {} is not a share between 0 and 1",
                      workload.shared_prefix);
   }
+  if (workload.turns < 1 || workload.turns > 10'000) {
+    return FailParam("turns", "--turns {} is out of range; give 1 to 10000", workload.turns);
+  }
+  if (workload.turns > 1 && (trace || options.api != Api::kChat)) {
+    return FailParam(
+        "turns", "--turns needs the chat API and no trace: {}",
+        trace ? "a trace has its own requests" : "completions have no messages to go on from");
+  }
+  if (workload.turn_tokens < 0 || workload.turn_tokens > kMostTokens) {
+    return FailParam("turn_tokens", "--turn-tokens {} is out of range", workload.turn_tokens);
+  }
   if (options.threads < 0 || options.threads > 256) {
     return FailParam("threads", "--threads {} is out of range", options.threads);
   }
@@ -82,7 +94,7 @@ void RaiseFileLimit() {
 Result<std::unique_ptr<PromptSource>> MakePrompts(const LoadOptions& options, const Target& target,
                                                   std::shared_ptr<const Trace>& trace) {
   if (options.arrival.kind == ArrivalSpec::Kind::kTrace) {
-    TARE_TRY(Trace loaded, LoadTrace(options.arrival.trace));
+    TARE_TRY(Trace loaded, LoadTrace(options.arrival, options.workload.seed));
     trace = std::make_shared<const Trace>(std::move(loaded));
     return MakeTracePrompts(trace, options.workload.seed, target.calibration,
                             options.workload.max_input_tokens, options.workload.max_output_tokens);
@@ -295,6 +307,7 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   plan.verify_tls = options.verify_tls;
   plan.prompts = prompts.get();
   plan.trace = trace;
+  plan.sessions = options.workload.turns > 1;
   const Nanos warm_up = options.warm_up.value_or(DefaultWarmUp(options.duration));
   plan.start = net::MonotonicNow() + kLeadTime;
   plan.window_begin = plan.start + warm_up;
@@ -374,6 +387,9 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   }
   if (options.arrival.burst_every > Nanos(0) && options.arrival.burst_for > Nanos(0)) {
     record.workload["bursts"] = BurstReport(options, recording.recorder, window);
+  }
+  if (plan.sessions) {
+    record.workload["sessions"] = SessionFacts(recording.recorder, recording.threads);
   }
   record.workload["littles_law"] = LittlesLaw(recording.recorder, window);
   record.workload["client"] = ClientFacts(recording.threads);

@@ -28,15 +28,22 @@ struct ArrivalSpec {
     kConstant,  // `rate` per second, evenly spaced
     kPoisson,   // `rate` per second, exponential gaps
     kGamma,     // `rate` per second, gamma gaps with coefficient of variation `cv`
-    kTrace,     // the times of `trace`, `speedup` times as fast
+    kTrace,     // the times of `trace`, `speedup` times as fast; or drawn from clients' parameters
   };
   Kind kind = Kind::kClosed;
   int users = 1;
-  Nanos think_time{0};  // between a user's answer and the next request, closed only
-  double rate = 0;      // requests per second
+  // Between an answer and the user's next request: in a closed loop, and between the turns of a
+  // session. `think_exponential`: the mean of exponentially distributed pauses.
+  Nanos think_time{0};
+  bool think_exponential = false;
+  double rate = 0;  // requests per second
   double cv = 1;
   std::filesystem::path trace;
   double speedup = 1;
+  // The part of a trace to replay, in its own time; length 0: to its end. `rate` above 0 scales
+  // drawn traces (servegen.h) to that mean.
+  Nanos trace_from{0};
+  Nanos trace_length{0};
   // Every `burst_every` the rate is multiplied by `burst_factor` for `burst_for`; open loop only.
   double burst_factor = 1;
   Nanos burst_for{0};
@@ -67,7 +74,12 @@ struct ServiceLevels {
 struct WorkloadSpec {
   int input_tokens = 512;   // of the prompt, chat template included where the server counts it
   int output_tokens = 128;  // asked as max_tokens with ignore_eos, so answers have this length
-  std::filesystem::path dataset;  // JSONL; replaces the synthetic prompts when set
+  std::filesystem::path dataset;  // JSONL, JSON or CSV; replaces the synthetic prompts when set
+  // Above 1: sessions. Each request of a session sends the whole conversation so far, with the
+  // answers the server really gave. Synthetic sessions have this many turns, those of a data set as
+  // many as the conversation has, this many at most.
+  int turns = 1;
+  int turn_tokens = 0;  // of each later message of a synthetic session; 0: input_tokens
   // Share of input_tokens that is the same in every prompt. 0: every prompt is unique from its
   // first token, so that a warm prefix cache cannot flatter the server.
   double shared_prefix = 0;

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "load/random.h"
+#include "load/servegen.h"
 #include "load/words.h"
 
 namespace tare::load {
@@ -214,6 +215,43 @@ Result<Trace> ParseTrace(std::string_view content, std::string name) {
 Result<Trace> LoadTrace(const std::filesystem::path& path) {
   TARE_TRY(const std::string content, ReadFile(path));
   return ParseTrace(content, path.filename().string());
+}
+
+Result<Trace> CutTrace(Trace trace, Nanos from, Nanos length) {
+  std::vector<TraceRequest> kept;
+  for (TraceRequest& request : trace.requests) {
+    if (request.at < from || (length > Nanos(0) && request.at >= from + length)) continue;
+    request.at -= from;
+    kept.push_back(std::move(request));
+  }
+  if (kept.empty()) {
+    return FailParam("trace_window",
+                     "trace '{}' has no requests in that window; it is {:.0f} s long", trace.name,
+                     trace.requests.empty() ? 0 : ToSeconds(trace.requests.back().at));
+  }
+  trace.requests = std::move(kept);
+  return trace;
+}
+
+Result<Trace> LoadTrace(const ArrivalSpec& spec, std::uint64_t seed) {
+  std::error_code code;
+  const std::string name = spec.trace.filename().string();
+  if (std::filesystem::is_directory(spec.trace, code) || name.ends_with("-trace.csv")) {
+    TARE_TRY(const std::vector<Client> clients, LoadClients(spec.trace));
+    DrawSpec draw;
+    draw.from = spec.trace_from;
+    draw.length = spec.trace_length;
+    if (draw.length <= Nanos(0)) {
+      const std::vector<ClientWindow>& windows = clients.front().windows;
+      draw.length = FromSeconds(windows.back().start + 600) - draw.from;
+    }
+    draw.rate = spec.rate;
+    draw.seed = seed;
+    return DrawTrace(clients, draw);
+  }
+  TARE_TRY(Trace trace, LoadTrace(spec.trace));
+  if (spec.trace_from == Nanos(0) && spec.trace_length == Nanos(0)) return trace;
+  return CutTrace(std::move(trace), spec.trace_from, spec.trace_length);
 }
 
 std::unique_ptr<PromptSource> MakeTracePrompts(std::shared_ptr<const Trace> trace,

@@ -41,9 +41,15 @@ struct Trace {
   double ideal_prefix_hit_rate() const;
 };
 
+// The requests of [from, from + length), their times counted from `from`; length 0: all after it.
+Result<Trace> CutTrace(Trace trace, Nanos from, Nanos length);
+
 // By content, whatever the file is called. `name` appears in messages.
 Result<Trace> ParseTrace(std::string_view content, std::string name);
 Result<Trace> LoadTrace(const std::filesystem::path& path);
+// The trace an arrival spec names: a file, cut to the spec's window; or a folder of ServeGen
+// clients (or one NAME-trace.csv of them), drawn by `seed`.
+Result<Trace> LoadTrace(const ArrivalSpec& spec, std::uint64_t seed);
 
 // Request i asks what the trace's request i asked. Lengths are cut at `max_input` and `max_output`
 // tokens when those are above 0.

@@ -74,5 +74,20 @@ RC_GTEST_PROP(Trace, AnyTextIsReadWithoutHarm, (const std::string& text)) {
   static_cast<void>(ParseTrace("TIMESTAMP\n" + text, "t"));
 }
 
+TEST(Trace, IsCutToAWindow) {
+  const Trace whole = ParseTrace(
+                          "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                          "2023-11-16 18:00:00.0,1,1\n2023-11-16 18:00:05.0,2,1\n"
+                          "2023-11-16 18:00:09.0,3,1\n2023-11-16 18:00:20.0,4,1\n",
+                          "t")
+                          .value();
+  const Trace cut = CutTrace(whole, std::chrono::seconds(5), std::chrono::seconds(15)).value();
+  ASSERT_EQ(cut.requests.size(), 2u);
+  EXPECT_EQ(cut.requests[0].at, Nanos(0));
+  EXPECT_EQ(cut.requests[1].at, Nanos(std::chrono::seconds(4)));
+  EXPECT_EQ(CutTrace(whole, std::chrono::seconds(9), Nanos(0)).value().requests.size(), 2u);
+  EXPECT_FALSE(CutTrace(whole, std::chrono::seconds(21), Nanos(0)).has_value());
+}
+
 }  // namespace
 }  // namespace tare::load

@@ -78,7 +78,7 @@ void CheckSchedule(const RunEvidence& e, Checks& checks) {
   for (const RequestRecord& record : e.recorder->requests()) {
     if (record.phase != Phase::kMeasured) continue;
     lag.Add((record.queued - record.intended).count());
-    ++picked_up;
+    if (record.turn == 0) ++picked_up;  // later turns follow answers, not the schedule
   }
   const double limit = LagLimit(*e.summary);
   checks.Add("schedule_lag", Quantile99(lag) <= limit,
@@ -157,21 +157,31 @@ void CheckLengths(const RunEvidence& e, Checks& checks) {
 }
 
 void CheckCache(const RunEvidence& e, Checks& checks) {
-  const store::RunSummary& s = *e.summary;
-  if (s.input_tokens == 0 || !e.options->workload.dataset.empty() ||
+  if (!e.options->workload.dataset.empty() ||
       e.options->arrival.kind == ArrivalSpec::Kind::kTrace) {
     return;
   }
+  // Later turns of a session are meant to be found; a first one is not.
+  double told = 0, cached = 0;
+  for (const RequestRecord& r : e.recorder->requests()) {
+    if (!r.ok() || r.phase != Phase::kMeasured || r.turn > 0 || !r.told_usage) continue;
+    told += r.told_input;
+    cached += r.told_cached;
+  }
+  if (told <= 0) return;
   // What the template and the declared prefix share may be cached; one page more for its rounding.
-  const double share = static_cast<double>(s.cached_tokens) / static_cast<double>(s.input_tokens);
+  const double share = cached / told;
   constexpr double kTemplateTokens = 64;
   const double allowed =
       e.options->workload.shared_prefix +
       kTemplateTokens / std::max(1.0, static_cast<double>(e.options->workload.input_tokens));
-  checks.Add("prefix_cache", share <= std::min(1.0, allowed),
-             fmt::format("the server found {} of the prompt tokens in its prefix cache ({} were "
-                         "declared shared)",
-                         Percent(share), Percent(e.options->workload.shared_prefix)));
+  checks.Add(
+      "prefix_cache", share <= std::min(1.0, allowed),
+      fmt::format("the server found {} of the {} in its prefix cache ({} were "
+                  "declared shared)",
+                  Percent(share),
+                  e.options->workload.turns > 1 ? "first turns' prompt tokens" : "prompt tokens",
+                  Percent(e.options->workload.shared_prefix)));
 }
 
 void CheckClocks(const RunEvidence& e, Checks& checks) {

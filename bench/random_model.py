@@ -17,7 +17,9 @@ import sys
 import gguf
 import numpy as np
 
-POOL = 1 << 20  # random numbers, which all matrices repeat
+# Random numbers that all matrices repeat, each from another block of 32 on; not a multiple of any
+# row's length, so that no two rows are alike.
+POOL = (1 << 20) + 32
 HIDDEN, HEADS, EXPERTS, CHOSEN, INNER = 1024, 16, 32, 4, 512
 KV_HEADS, HEAD = 8, 64
 RANK, NOPE, ROPE, VALUE = 512, 128, 64, 128
@@ -34,8 +36,8 @@ def attention(shape: str) -> dict[str, tuple[int, ...]]:
 
 
 def mlp(inner: int, suffix: str = "", count: tuple[int, ...] = ()) -> dict[str, tuple[int, ...]]:
-    return {f"ffn_gate{suffix}": (*count, inner, HIDDEN), f"ffn_up{suffix}": (*count, inner, HIDDEN),
-            f"ffn_down{suffix}": (*count, HIDDEN, inner)}
+    up, down = (*count, inner, HIDDEN), (*count, HIDDEN, inner)
+    return {f"ffn_gate{suffix}": up, f"ffn_up{suffix}": up, f"ffn_down{suffix}": down}
 
 
 def layer(shape: str, index: int) -> dict[str, tuple[int, ...]]:
@@ -103,14 +105,15 @@ def main() -> int:
     pool = np.random.default_rng(1).standard_normal((POOL,), np.float32) * np.float32(HIDDEN**-0.5)
     stored_pool = {kind_: gguf.quants.quantize(pool, kind_).view(np.uint8)
                    for kind_ in (kind, gguf.GGMLQuantizationType.F32)}
-    for name, size in tensors.items():
+    for index, (name, size) in enumerate(tensors.items()):
         if len(size) == 1:
             writer.add_tensor(f"{name}.weight", np.ones(size, np.float32))
             continue
         stored = gguf.GGMLQuantizationType.F32 if name.endswith("ffn_gate_inp") else kind
         block, block_bytes = gguf.GGML_QUANT_SIZES[stored]
         row_bytes = size[-1] // block * block_bytes
-        data = np.resize(stored_pool[stored], math.prod(size[:-1]) * row_bytes)
+        pool_from_here = np.roll(stored_pool[stored], -7919 * index * 32 // block * block_bytes)
+        data = np.resize(pool_from_here, math.prod(size[:-1]) * row_bytes)
         writer.add_tensor(f"{name}.weight", data.reshape(*size[:-1], row_bytes), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -80,6 +80,17 @@ Result<double> DecodeRate(Engine& engine, const Prompts& prompts, int gen_tokens
   return static_cast<double>(tokens) / ToSeconds(end - begin);
 }
 
+// Of the bytes of all weights, those a step between the two read: chosen experts only.
+double BytesPerStep(const ExpertStats& before, const ExpertStats& after,
+                    std::uint64_t weight_bytes) {
+  const std::uint64_t present = after.present - before.present;
+  if (present == 0) return static_cast<double>(weight_bytes);
+  const double touched =
+      static_cast<double>(after.touched - before.touched) / static_cast<double>(present);
+  return static_cast<double>(weight_bytes) -
+         (1.0 - touched) * static_cast<double>(after.weight_bytes);
+}
+
 void Summarise(std::vector<double> rates, BenchmarkResult& result) {
   std::sort(rates.begin(), rates.end());
   result.tokens_per_s = rates[rates.size() / 2];
@@ -103,12 +114,15 @@ Result<std::vector<BenchmarkResult>> RunBenchmark(
   std::uint64_t seed = 1;
   for (const int batch : plan.batches) {
     std::vector<double> prefill, decode;
+    double bytes_per_step = 0.0;
     for (int repeat = 0; repeat < plan.repeats; ++repeat) {
       const Prompts prompts =
           RandomPrompts(batch, plan.prompt_tokens, engine.config().vocab, seed++);
       TARE_TRY(prefill.emplace_back(), PrefillRate(engine, prompts));
       // The same prompts: their pages are cached, so that decoding starts at once.
+      const ExpertStats before = engine.Stats().experts;
       TARE_TRY(decode.emplace_back(), DecodeRate(engine, prompts, plan.gen_tokens));
+      bytes_per_step = BytesPerStep(before, engine.Stats().experts, plan.weight_bytes);
     }
     for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
       BenchmarkResult result;
@@ -122,8 +136,8 @@ Result<std::vector<BenchmarkResult>> RunBenchmark(
         const double context = plan.prompt_tokens + plan.gen_tokens / 2.0;
         const double steps_per_s = result.tokens_per_s / batch;
         result.bytes_per_s =
-            steps_per_s * (static_cast<double>(plan.weight_bytes) +
-                           batch * context * static_cast<double>(plan.kv_bytes_per_token));
+            steps_per_s *
+            (bytes_per_step + batch * context * static_cast<double>(plan.kv_bytes_per_token));
       }
       done(result);
       results.push_back(result);

@@ -22,7 +22,7 @@ struct BenchmarkPlan {
   int gen_tokens = 128;
   std::vector<int> batches = {1, 8, 32};  // each at most the engine's max_num_seqs
   int repeats = 3;                        // the median counts
-  std::uint64_t weight_bytes = 0;         // read by every step
+  std::uint64_t weight_bytes = 0;         // read by every step, but for experts nobody chose
   std::uint64_t kv_bytes_per_token = 0;
   std::uint64_t active_parameters = 0;  // multiplied once per token
 };

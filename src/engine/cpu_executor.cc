@@ -93,6 +93,7 @@ CpuExecutor::WarmUpTimes CpuExecutor::WarmUp(std::uint32_t pages, int rows) {
   plan.slices[0].num_pages = 1;
   (void)Run(plan);
   times.warm_kernels = clock_.Now() - computing;
+  model_.ResetExpertUse();
 
   if (pages >= 2) {
     // The slower of a few: the figures limit how long compaction may hold up a step.

@@ -542,6 +542,7 @@ void Engine::Impl::Publish(const StepResult* result) {
     s.longest_upkeep_seconds = std::max(s.longest_upkeep_seconds, upkeep);
     const auto bucket =
         std::lower_bound(kStepSecondsBounds.begin(), kStepSecondsBounds.end(), seconds);
+    if (const model::ExpertUse* use = model_->expert_use()) s.experts = Summarize(*use);
     ++s.step_seconds_histogram[static_cast<std::size_t>(bucket - kStepSecondsBounds.begin())];
   }
   {

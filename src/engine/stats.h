@@ -4,8 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/types.h"
+#include "model/expert_use.h"
 
 namespace tare::engine {
 
@@ -25,6 +27,19 @@ struct StartupTimes {
 // Upper bounds, in seconds, of the step duration histogram; one more bucket holds the rest.
 inline constexpr std::array<double, 14> kStepSecondsBounds = {
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0};
+
+// Where the tokens of a mixture of experts went since the start.
+struct ExpertStats {
+  std::vector<std::uint64_t> tokens;  // [experts], summed over layers; empty: the model has none
+  std::uint64_t weight_bytes = 0;     // of all experts of all layers
+  int first_layer = 0;
+  std::vector<model::ExpertBalance> layers;  // from first_layer on
+  // Experts whose weights were read, and experts there are: summed over layers and steps.
+  std::uint64_t touched = 0;
+  std::uint64_t present = 0;
+  double touched_share = 0.0;  // the same of the last step, as a share
+};
+ExpertStats Summarize(const model::ExpertUse& use);
 
 struct EngineStats {
   // Now.
@@ -62,6 +77,7 @@ struct EngineStats {
   double longest_upkeep_seconds = 0.0;
   std::array<std::uint64_t, kStepSecondsBounds.size() + 1> step_seconds_histogram{};
 
+  ExpertStats experts;
   StartupTimes startup;
 };
 

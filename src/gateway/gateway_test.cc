@@ -343,6 +343,14 @@ TEST(Metrics, ShowsTheEngineAndTheServer) {
   stats.steps = 2;
   stats.step_seconds_histogram[0] = 1;
   stats.step_seconds_histogram.back() = 1;
+  stats.experts = engine::Summarize({.first_layer = 1,
+                                     .layers = 2,
+                                     .experts = 2,
+                                     .tokens = {6, 2, 4, 4},
+                                     .touched = 7,
+                                     .present = 8,
+                                     .step_touched = 3,
+                                     .step_present = 4});
   metrics.AddSource([&](Metrics::Families& out) {
     AppendEngineFamilies(stats, out);
     AppendServerFamilies({}, out);
@@ -354,6 +362,11 @@ TEST(Metrics, ShowsTheEngineAndTheServer) {
   EXPECT_THAT(text, HasSubstr("tare_engine_step_seconds_bucket{le=\"0.001\"} 1"));
   EXPECT_THAT(text, HasSubstr("tare_engine_step_seconds_bucket{le=\"+Inf\"} 2"));
   EXPECT_THAT(text, HasSubstr("# TYPE tare_http_connections gauge"));
+  EXPECT_THAT(text, HasSubstr("tare_expert_tokens_total{expert=\"0\"} 10"));
+  EXPECT_THAT(text, HasSubstr("tare_expert_imbalance_ratio{layer=\"1\"} 1.5"));
+  EXPECT_THAT(text, HasSubstr("tare_expert_entropy_ratio{layer=\"2\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tare_expert_touched_ratio 0.75"));
+  EXPECT_THAT(text, HasSubstr("tare_experts_touched_total 7"));
   EXPECT_THAT(text,
               HasSubstr("tare_upstream_attempts_total{upstream=\"up\",outcome=\"failure\"} 1"));
   EXPECT_THAT(text, HasSubstr("tare_upstream_breaker_open{upstream=\"up\"} 1"));

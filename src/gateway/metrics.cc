@@ -92,6 +92,34 @@ void JoinFamilies(Metrics::Families& families) {
   families.resize(kept);
 }
 
+void AppendExpertFamilies(const engine::ExpertStats& experts, Metrics::Families& out) {
+  if (experts.tokens.empty()) return;
+  std::vector<Sample> tokens, imbalance, entropy;
+  for (std::size_t i = 0; i < experts.tokens.size(); ++i) {
+    tokens.push_back({static_cast<double>(experts.tokens[i]), {{"expert", std::to_string(i)}}});
+  }
+  for (std::size_t i = 0; i < experts.layers.size(); ++i) {
+    const ClientMetric::Label layer{
+        "layer", std::to_string(static_cast<std::size_t>(experts.first_layer) + i)};
+    imbalance.push_back({experts.layers[i].imbalance, {layer}});
+    entropy.push_back({experts.layers[i].entropy, {layer}});
+  }
+  Append(out, MetricType::Counter, "tare_expert_tokens_total",
+         "Tokens each expert computed, all layers together", std::move(tokens));
+  Append(out, MetricType::Gauge, "tare_expert_imbalance_ratio",
+         "Tokens of a layer's busiest expert over the mean since the start: 1 is even",
+         std::move(imbalance));
+  Append(out, MetricType::Gauge, "tare_expert_entropy_ratio",
+         "Entropy of a layer's shares of tokens over that of even shares: 1 is even",
+         std::move(entropy));
+  Gauge(out, "tare_expert_touched_ratio",
+        "Share of the routed experts whose weights the last step read", experts.touched_share);
+  Counter(out, "tare_experts_touched_total",
+          "Experts whose weights were read, over steps and layers", experts.touched);
+  Counter(out, "tare_experts_present_total", "Experts there were, over steps and layers",
+          experts.present);
+}
+
 }  // namespace
 
 struct Metrics::Impl {
@@ -255,6 +283,7 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
   Gauge(out, "tare_kv_upkeep_longest_seconds", "The longest such time within one step",
         stats.longest_upkeep_seconds);
   AppendStepSeconds(stats, out);
+  AppendExpertFamilies(stats.experts, out);
   const engine::StartupTimes& startup = stats.startup;
   Append(out, MetricType::Gauge, "tare_startup_seconds", "How long each stage of start-up took",
          {{ToSeconds(startup.map_weights), {{"stage", "map_weights"}}},

@@ -89,6 +89,7 @@ class FeedForwardBlock {
   virtual ~FeedForwardBlock() = default;
   virtual void Forward(Step& step, const float* x, float* out) const = 0;
   virtual std::size_t bytes() const = 0;
+  virtual std::size_t expert_bytes() const { return 0; }  // of it: experts chosen among
 };
 
 // Grouped-query attention over paged K and V: biases and head norms as the config says.

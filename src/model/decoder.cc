@@ -38,7 +38,7 @@ class Decoder : public LanguageModel {
   void ResetExpertUse() override {
     if (!config_.experts) return;
     ExpertUse& use = ws_.experts.use;
-    use = {};
+    use = {.weight_bytes = use.weight_bytes};
     use.first_layer = config_.experts->leading_dense_layers;
     use.layers = config_.layers - use.first_layer;
     use.experts = config_.experts->count;
@@ -129,6 +129,7 @@ class Decoder : public LanguageModel {
       TARE_TRY(layer.feed_forward_norm, weights.Vector(LayerName(i, "ffn_norm.weight"), c.hidden));
       TARE_TRY(layer.feed_forward, checkpoint.family().feed_forward(weights, c, i));
       weight_bytes_ += layer.attention->bytes() + layer.feed_forward->bytes();
+      ws_.experts.use.weight_bytes += layer.feed_forward->expert_bytes();
       layers_.push_back(std::move(layer));
     }
     TARE_TRY(last_norm_, weights.Vector("output_norm.weight", c.hidden));

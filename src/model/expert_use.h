@@ -14,6 +14,7 @@ struct ExpertUse {
   int first_layer = 0;                // layers before it have no experts
   int layers = 0;                     // that have experts
   int experts = 0;                    // of each
+  std::uint64_t weight_bytes = 0;     // of all of them, as computed with
   std::vector<std::uint64_t> tokens;  // [layers, experts]
   // Summed over steps and layers: experts whose weights were read, and experts there are.
   std::uint64_t touched = 0;

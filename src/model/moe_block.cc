@@ -53,7 +53,11 @@ class MixtureOfExperts : public FeedForwardBlock {
   }
 
   std::size_t bytes() const override {
-    std::size_t sum = router_.bytes() + (shared_ == nullptr ? 0 : shared_->bytes());
+    return router_.bytes() + (shared_ == nullptr ? 0 : shared_->bytes()) + expert_bytes();
+  }
+
+  std::size_t expert_bytes() const override {
+    std::size_t sum = 0;
     for (const auto* set : {&gate_up_, &down_}) {
       for (const kernels::PackedMatrix& matrix : *set) sum += matrix.bytes();
     }

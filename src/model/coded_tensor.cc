@@ -7,7 +7,6 @@
 #include <span>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "kernels/half.h"
 #include "kernels/stored_blocks.h"
 
@@ -351,7 +350,6 @@ Status CodedTensor::ReadZeros(bool less_one) {
   const int middle = 1 << (bits_ - 1);
   const std::int64_t scale_rows = CeilDivide(rows_, row_block_);
   zero_points_.resize(static_cast<std::size_t>(scale_rows * groups_));
-  bool wraps = false;
   for (std::int64_t g = 0; g < groups_; ++g) {
     for (std::int64_t n = 0; n < scale_rows; ++n) {
       int zero = 0;
@@ -363,7 +361,7 @@ Status CodedTensor::ReadZeros(bool less_one) {
         }
         case ZeroLayout::kGptq:
           zero = Code(*zeros_, g * (rows_ * bits_ / kWordBits), n, bits_);
-          wraps = wraps || (less_one && zero == 2 * middle - 1);
+          zeros_wrap_ = zeros_wrap_ || (less_one && zero == 2 * middle - 1);
           zero += less_one ? 1 : 0;
           break;
         case ZeroLayout::kPackedColumns: {
@@ -381,12 +379,6 @@ Status CodedTensor::ReadZeros(bool less_one) {
       zero_points_[static_cast<std::size_t>(n * scale_row_stride_ + g * scale_group_stride_)] =
           static_cast<std::int16_t>(zero);
     }
-  }
-  if (wraps) {
-    LogWarn(
-        "{}: tensor '{}.qzeros' holds zero points of {} less one, which programs read as {} "
-        "or as 0; they are read as {}",
-        source_, stem_, 2 * middle, 2 * middle, 2 * middle);
   }
   const bool all_middle =
       std::ranges::all_of(zero_points_, [middle](std::int16_t zero) { return zero == middle; });

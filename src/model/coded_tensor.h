@@ -54,6 +54,10 @@ class CodedTensor {
   const char* type_name() const { return type_name_; }  // "AWQ 4 bit"
   std::string name() const { return stem_ + ".weight"; }
 
+  // Whether a GPTQ zero point, stored less one, is the largest code: read as one past it here, as
+  // AutoGPTQ does, but as 0 by some programs.
+  bool zeros_wrap() const { return zeros_wrap_; }
+
   Result<TensorValues> Decode(ThreadPool& pool) const;
 
  private:
@@ -107,6 +111,7 @@ class CodedTensor {
   std::vector<std::int32_t> group_of_;  // of each input; empty: in order
   ZeroLayout zero_layout_ = ZeroLayout::kNone;
   const SafetensorsTensor* zeros_ = nullptr;
+  bool zeros_wrap_ = false;
   std::vector<std::int16_t> zero_points_;  // as scales lie; empty: the middle code
 };
 

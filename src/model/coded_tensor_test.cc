@@ -177,6 +177,27 @@ TEST(CodedTensor, NamesTensorsThatDoNotFit) {
   EXPECT_THAT(with("awq_g32", "scales", "I32", {2, 16}, zeros), HasSubstr("has dtype I32"));
 }
 
+TEST(CodedTensor, KnowsZeroPointsThatProgramsReadDifferently) {
+  const Stored& stored = Golden("gptq_v1");
+  EXPECT_FALSE(stored.Make()->zeros_wrap());
+  const std::string ones(16, '\xff');
+  const SafetensorsTensor zeros = Tensor("I32", {2, 2}, ones);
+  CodedTensor::Parts parts = stored.parts();
+  parts["qzeros"] = &zeros;
+  const auto coded = CodedTensor::Make(stored.config, "folder", "x", parts);
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_TRUE(coded->zeros_wrap());
+  const auto second = CodedTensor::Make(Golden("gptq_v2").config, "folder", "x", parts);
+  ASSERT_TRUE(second);
+  EXPECT_FALSE(second->zeros_wrap());  // version 2 stores zero points as they are
+  ThreadPool pool(1);
+  const auto values = coded->Decode(pool);
+  ASSERT_TRUE(values);
+  std::vector<float> row(64);
+  kernels::DequantizeRow(values->view, 0, row);
+  for (const float value : row) EXPECT_LT(value, 0.0f);  // code - 16
+}
+
 // Whatever the shapes claim, nothing outside the tensors is read.
 RC_GTEST_PROP(CodedTensorProperty, AnyShapesAreSafe, ()) {
   static const auto kAll = ReadGolden();

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "model/coded_tensor.h"
 #include "model/config_json.h"
@@ -212,6 +213,8 @@ class HuggingFaceCheckpoint : public Checkpoint {
       const auto [stem, end] = SplitEnd(name);
       if (CodedTensor::HoldsCodes(quantization_, end, *place.tensor)) stems.emplace_back(stem);
     }
+    std::size_t wrapping = 0;
+    std::string first_wrapping;
     for (const std::string& stem : stems) {
       CodedTensor::Parts parts;
       std::string own_stem;
@@ -235,7 +238,17 @@ class HuggingFaceCheckpoint : public Checkpoint {
         return Fail(ErrorKind::kCorrupt, "{}: tensor '{}' is stored both as numbers and as codes",
                     name_, coded.name());
       }
+      if (coded.zeros_wrap()) {
+        if (wrapping == 0) first_wrapping = coded.name();
+        ++wrapping;
+      }
       coded_.emplace(stem + ".weight", std::move(coded));
+    }
+    if (wrapping > 0) {
+      LogWarn(
+          "{}: zero points of {} weights, '{}' the first, are stored as the largest code, and less "
+          "one: they are read as one past it, as AutoGPTQ does, though some programs read 0",
+          name_, wrapping, first_wrapping);
     }
     return {};
   }

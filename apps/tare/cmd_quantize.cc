@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/tare/commands.h"
@@ -81,10 +82,14 @@ Result<std::vector<TokenId>> Tokens(const model::Text& facts, const std::string&
   return tokens;
 }
 
-// Bytes of a model's tensors on disk.
-std::uint64_t StoredBytes(const model::Checkpoint& checkpoint) {
+// What a model's weights take on disk: the file, or a folder's safetensors.
+std::uint64_t BytesOnDisk(const std::filesystem::path& path) {
+  std::error_code code;
+  if (!std::filesystem::is_directory(path, code)) return std::filesystem::file_size(path, code);
   std::uint64_t bytes = 0;
-  for (const std::string& name : checkpoint.TensorNames()) bytes += checkpoint.Find(name)->bytes;
+  for (const auto& entry : std::filesystem::directory_iterator(path, code)) {
+    if (entry.path().extension() == ".safetensors") bytes += entry.file_size(code);
+  }
   return bytes;
 }
 
@@ -111,7 +116,7 @@ Result<Outcome> Run(const Words& words) {
   TARE_TRY(const auto calibration,
            Tokens(*facts, words.calibration, eval::CalibrationText(), words.max_tokens));
   TARE_TRY(const auto text, Tokens(*facts, words.text, eval::MeasuringText(), words.max_tokens));
-  out.source_bytes = StoredBytes(*checkpoint);
+  out.source_bytes = BytesOnDisk(words.model);
   out.calibration_tokens = awq ? calibration.size() : 0;
 
   ThreadPool pool(words.threads);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -16,6 +17,8 @@
 #include "base/units.h"
 #include "load/arrivals.h"
 #include "load/cold_start.h"
+#include "load/fleet.h"
+#include "load/frame.h"
 #include "load/levels.h"
 #include "load/rate_search_run.h"
 #include "load/report_html.h"
@@ -36,6 +39,8 @@ struct Words {
   std::string url, name, model, api_key_file, arrival = "poisson", slo, sweep, dataset, burst, ramp;
   std::string duration, warm_up, drain = "30s", think_time = "0", timeout = "5m", out, api = "chat";
   int users = 0, input_tokens = 512, output_tokens = 128, threads = 0, server_pid = 0;
+  std::string listen = "127.0.0.1:0", key_file, join, agent_name, patience = "2m";
+  int workers = 0, agents = 0;
   std::string serve, serve_dtype, trace_window;
   std::vector<std::string> against;
   std::string search_rate, search_time = "10m";
@@ -45,7 +50,8 @@ struct Words {
   std::vector<std::string> command;
   std::uint64_t requests = 0, seed = 0;
   double rate = 0, speedup = 1, shared_prefix = 0, temperature = 0;
-  bool json = false, no_stream = false, insecure = false, no_save = false, self_test = false;
+  bool json = false, no_stream = false, insecure = false, no_save = false, self_test = false,
+       chunks = false;
 };
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -205,6 +211,7 @@ Result<LoadOptions> Understand(const Words& words) {
   if (words.server_pid > 0) options.server_pid = words.server_pid;
   options.verify_tls = !words.insecure;
   options.out_dir = words.out;
+  options.keep_chunks = words.chunks;
   return options;
 }
 
@@ -227,6 +234,12 @@ Result<store::RunRecord> RunOne(const LoadOptions& options, bool terminal, bool 
   return record;
 }
 
+std::string SelfProgram() {
+  std::error_code code;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", code);
+  return code ? "tare" : self.string();
+}
+
 // The run store, unless runs are not to be kept.
 Result<std::optional<store::RunStore>> OpenStore(bool save) {
   std::optional<store::RunStore> runs;
@@ -243,9 +256,7 @@ Result<std::vector<load::SweepVariant>> Variants(const Words& words) {
     if (words.serve.empty()) {
       return FailParam("serve_dtype", "--serve-dtype needs --serve MODEL, the model to start");
     }
-    std::error_code code;
-    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", code);
-    return load::ServeVariants(code ? "tare" : self.string(), words.serve, words.serve_dtype);
+    return load::ServeVariants(SelfProgram(), words.serve, words.serve_dtype);
   }
   if (!words.url.empty()) variants.push_back({words.url, words.url, words.model, {}});
   for (const std::string& text : words.against) {
@@ -333,6 +344,62 @@ int RunSearch(const LoadOptions& options, const Words& words, bool terminal) {
   return result->answer.holds ? kSuccess : kAnswerIsNo;
 }
 
+// Nothing when the load comes from this process alone.
+Result<std::unique_ptr<load::Fleet>> GatherFleet(const Words& words, const LoadOptions& options) {
+  if (words.workers == 0 && words.agents == 0) return nullptr;
+  if (words.workers > 0 && words.agents > 0) {
+    return FailParam("workers", "--workers (of this machine) and --agents exclude each other");
+  }
+  load::FleetOptions fleet;
+  fleet.agents = std::max(words.workers, words.agents);
+  TARE_TRY(fleet.patience, ParseDuration(words.patience));
+  if (words.workers > 0) {
+    fleet.worker_program = SelfProgram();
+    fleet.api_key = options.api_key;
+    return load::Fleet::Gather(std::move(fleet));
+  }
+  if (words.key_file.empty()) {
+    return FailParam("key_file",
+                     "--agents needs --key-file FILE, the key the agents are given too");
+  }
+  TARE_TRY(const std::string key, ReadFile(words.key_file, 1 << 16));
+  fleet.key = std::string(Trim(key));
+  TARE_TRY(const auto where, load::ParseHostPort(words.listen));
+  fleet.host = where.first;
+  fleet.port = where.second;
+  if (fleet.port == 0) {
+    return FailParam("listen", "--agents needs --listen HOST:PORT, where the agents find it");
+  }
+  if (!words.json) {
+    std::fprintf(stderr, "waiting for %d agents on %s\n", fleet.agents, words.listen.c_str());
+  }
+  return load::Fleet::Gather(std::move(fleet));
+}
+
+int RunAgent(const Words& words) {
+  load::AgentOptions options;
+  const auto where = load::ParseHostPort(words.join);
+  if (!where) return Report(where.error());
+  options.host = where->first;
+  options.port = where->second;
+  options.name = words.agent_name;
+  const Result<Nanos> patience = ParseDuration(words.patience);
+  if (!patience) return Report(patience.error());
+  options.patience = *patience;
+  // Workers of one machine get both keys by their environment.
+  if (const char* key = std::getenv(load::kAgentKeyVariable)) options.key = key;
+  if (const char* key = std::getenv(load::kAgentApiKeyVariable)) options.api_key = key;
+  for (const auto& [file, key] :
+       {std::pair{&words.key_file, &options.key}, {&words.api_key_file, &options.api_key}}) {
+    if (file->empty()) continue;
+    const Result<std::string> text = ReadFile(*file, 1 << 16);
+    if (!text) return Report(text.error());
+    *key = std::string(Trim(*text));
+  }
+  const Status ran = load::RunAgent(options);
+  return ran ? kSuccess : Report(ran.error());
+}
+
 int RunSelfTest(bool as_json) {
   load::SelfTestOptions options;
   options.say = [](const std::string& text) {
@@ -368,6 +435,9 @@ int Run(const Words& words) {
   }
   Result<LoadOptions> options = Understand(words);
   if (!options) return Report(options.error());
+  const Result<std::unique_ptr<load::Fleet>> fleet = GatherFleet(words, *options);
+  if (!fleet) return Report(fleet.error());
+  options->fleet = fleet->get();
   std::signal(SIGINT, OnInterrupt);
   std::signal(SIGTERM, OnInterrupt);
   const bool terminal = !words.json && ::isatty(STDERR_FILENO) != 0;
@@ -471,6 +541,8 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
       ->default_str("the listener on a loopback port");
   command->add_option("--name", words->name, "Label of the run");
   command->add_option("--out", words->out, "Directory for requests.csv, seconds.csv, report.html");
+  command->add_flag("--chunks", words->chunks,
+                    "Every chunk's arrival into chunks.csv.zst of --out, in bounded memory");
   command->add_flag("--no-save", words->no_save, "Do not keep the run in the store");
   command->add_flag("--self-test", words->self_test,
                     "The client's own ceiling and timing error on this machine (no URL)");
@@ -478,6 +550,15 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
                       "Start the server this many times with the command after -- and time it");
   command->add_option("command", words->command, "With --cold-start: program and arguments");
   command->add_flag("--json", words->json, "The record as JSON on stdout");
+  command->add_option("--workers", words->workers,
+                      "Send from this many processes of this machine instead of one");
+  command->add_option("--agents", words->agents,
+                      "Send from this many `tare load agent`s, of other machines too");
+  command->add_option("--listen", words->listen, "HOST:PORT where the agents join")
+      ->capture_default_str();
+  command->add_option("--key-file", words->key_file, "Key that coordinator and agents share");
+  command->add_option("--wait", words->patience, "How long to wait for the agents")
+      ->capture_default_str();
   command->footer(
       "Example: 100 users for a minute, prompts of 2048 tokens, answers of 512\n"
       "  tare load http://127.0.0.1:8000 --users 100 --duration 60s \\\n"
@@ -488,6 +569,8 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
       "Example: a model in three precisions at 1 to 16 users, with a Pareto plot\n"
       "  tare load --serve model.gguf --serve-dtype bf16,int8,int4 --sweep 1,2,4,8,16 \\\n"
       "       --duration 60s --out precisions/\n"
+      "Example: from four processes of this machine, merged exactly\n"
+      "  tare load http://127.0.0.1:8000 --users 8000 --workers 4 --duration 60s\n"
       "Example: conversations of six turns, two seconds between an answer and the next question\n"
       "  tare load http://127.0.0.1:8000 --users 20 --turns 6 --think-time exp:2s \\\n"
       "       --input-tokens 1024 --turn-tokens 64 --output-tokens 128\n"
@@ -495,7 +578,24 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
       "  tare load http://127.0.0.1:8000 --cold-start 5 -- tare serve model.gguf --port 8000\n"
       "Exit code: 0 valid, 1 the run is invalid, 2 wrong usage, 3 the server or a file failed.\n"
       "Definitions of the figures and the rules of validity: docs/LOAD.md.");
-  command->callback([words, &invocation] { invocation.run = [words] { return Run(*words); }; });
+  CLI::App* agent = command->add_subcommand(
+      "agent", "Send a part of the load of a `tare load --agents` on this or another machine");
+  agent->add_option("--join", words->join, "HOST:PORT of the coordinator")->required();
+  agent->add_option("--key-file", words->key_file, "Key that coordinator and agents share");
+  agent->add_option("--api-key-file", words->api_key_file, "File with the target's bearer token");
+  agent->add_option("--name", words->agent_name, "In the record")
+      ->default_str("the machine's name");
+  agent->add_option("--wait", words->patience, "How long to wait for the coordinator")
+      ->capture_default_str();
+  agent->footer(
+      "Example: two agents and their coordinator\n"
+      "  tare load agent --join coordinator:7070 --key-file fleet.key   (on each machine)\n"
+      "  tare load http://server:8000 --rate 400 --agents 2 --listen 0.0.0.0:7070 \\\n"
+      "       --key-file fleet.key");
+  command->callback([words, agent, &invocation] {
+    const bool is_agent = agent->parsed();
+    invocation.run = [words, is_agent] { return is_agent ? RunAgent(*words) : Run(*words); };
+  });
 }
 
 }  // namespace tare::app

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "base/files.h"
@@ -47,6 +48,49 @@ json Rounded(double seconds) {
   if (!std::isfinite(seconds)) return nullptr;
   return std::round(seconds * 1e6) / 1e6;
 }
+
+// A file written block by block beside its place and moved there when it is whole: a table of
+// millions of rows is never in memory.
+class BlockWriter {
+ public:
+  static Result<BlockWriter> Open(std::filesystem::path path) {
+    BlockWriter writer;
+    writer.path_ = std::move(path);
+    writer.temporary_ = writer.path_.string() + ".part";
+    writer.out_.open(writer.temporary_, std::ios::binary | std::ios::trunc);
+    if (!writer.out_) {
+      return Fail(ErrorKind::kIo, "cannot write '{}'", writer.temporary_.string());
+    }
+    return writer;
+  }
+  // Writes and empties `text` once it is large.
+  Status Drain(std::string& text) {
+    constexpr std::size_t kBlock = 1 << 20;
+    return text.size() < kBlock ? Status() : Write(text);
+  }
+  Status Finish(std::string& text) {
+    TARE_RETURN_IF_ERROR(Write(text));
+    out_.close();
+    std::error_code code;
+    if (out_) std::filesystem::rename(temporary_, path_, code);
+    if (!out_ || code) {
+      return Fail(ErrorKind::kIo, "cannot write '{}': {}", path_.string(), code.message());
+    }
+    return {};
+  }
+
+ private:
+  Status Write(std::string& text) {
+    out_.write(text.data(), static_cast<std::streamsize>(text.size()));
+    text.clear();
+    if (!out_) {
+      return Fail(ErrorKind::kIo, "cannot write '{}'; is the disk full?", temporary_.string());
+    }
+    return {};
+  }
+  std::filesystem::path path_, temporary_;
+  std::ofstream out_;
+};
 
 std::vector<const RequestRecord*> ByTime(const Recorder& recorder) {
   std::vector<const RequestRecord*> order;
@@ -310,7 +354,9 @@ Status WriteCsv(const Recorder& recorder, const Window& window, const ServiceLev
       "end_s,ttft_s,ttft_intended_s,e2e_s,e2e_intended_s,tpot_s,longest_gap_s,chunks,"
       "other_chunks,input_tokens_wanted,input_tokens,cached_tokens,output_tokens_wanted,"
       "output_tokens,http_status,error,good,thread,reused_connection,resent,turn\n";
+  TARE_TRY(BlockWriter out, BlockWriter::Open(dir / "requests.csv"));
   for (const RequestRecord* r : ByTime(recorder)) {
+    TARE_RETURN_IF_ERROR(out.Drain(text));
     const RequestLatencies l = LatenciesOf(*r);
     const auto told = [&](std::uint32_t v) { return r->told_usage ? std::to_string(v) : ""; };
     text += fmt::format(
@@ -324,7 +370,7 @@ Status WriteCsv(const Recorder& recorder, const Window& window, const ServiceLev
         r->ok() ? "" : ErrorName(r->error, r->http_status), IsGood(*r, levels) ? 1 : 0, r->thread,
         r->reused_connection ? 1 : 0, r->resent ? 1 : 0, r->turn);
   }
-  TARE_RETURN_IF_ERROR(WriteFileAtomic(dir / "requests.csv", text));
+  TARE_RETURN_IF_ERROR(out.Finish(text));
 
   text = "second,in_window,started,ok,failed,output_tokens,chunks\n";
   for (std::size_t i = 0; i < recorder.seconds().size(); ++i) {

@@ -123,6 +123,7 @@ class Worker {
         recorder_(shared->plan.start, shared->plan.window_begin, shared->plan.window_end) {}
 
   void Start() {
+    if (plan().chunks != nullptr) chunks_ = plan().chunks->NewLane();
     reader_.ReadStamps(shared_->plan.read_stamps);
     reader_.KeepText(shared_->plan.sessions);
     thread_ = std::thread([this] {
@@ -159,10 +160,13 @@ class Worker {
   net::HttpClient& client() { return *client_; }
   GeneratorCounters& counters() { return shared_->counters; }
   const std::set<std::string>& error_samples() const { return error_samples_; }
+  void KeepChunk(const RequestRecord& record, Nanos at, int tokens) {
+    if (chunks_ != nullptr) chunks_->Add(record.index, record.turn, at - plan().start, tokens);
+  }
 
   void Ended(Exchange* exchange, RequestRecord record, const std::string& message) {
     if (record.end == Nanos(0)) record.end = net::MonotonicNow();
-    record.thread = static_cast<std::uint16_t>(number_);
+    record.thread = static_cast<std::uint16_t>(lane());
     recorder_.Ended(record);
     counters().in_flight.fetch_sub(1, std::memory_order_relaxed);
     (record.ok() ? counters().ok : counters().failed).fetch_add(1, std::memory_order_relaxed);
@@ -189,6 +193,8 @@ class Worker {
 
  private:
   const RunPlan& plan() const { return shared_->plan; }
+  int lane() const { return plan().first_lane + number_; }
+  int lanes() const { return plan().lanes > 0 ? plan().lanes : plan().threads; }
 
   // Now when that is due already.
   template <typename Next>
@@ -262,11 +268,11 @@ class Worker {
 
   void StartUsers() {
     const int users = plan().arrival.users;
-    for (int user = number_; user < users; user += plan().threads) ++active_users_;
+    for (int user = lane(); user < users; user += lanes()) ++active_users_;
     if (active_users_ == 0) return NoMore();
     // Spread over the warm-up, users do not stay in step and their first burst is no measurement.
     const Nanos spread = plan().window_begin - plan().start;
-    for (int user = number_; user < users; user += plan().threads) {
+    for (int user = lane(); user < users; user += lanes()) {
       const Nanos at = plan().start + Nanos(spread.count() / users * user);
       loop_->RunAt(at, [this, user, at] { NextOfUser(user, at); });
     }
@@ -318,7 +324,7 @@ class Worker {
       if (next_at_ >= plan().window_end) break;
       next_measured_ = next_at_ >= plan().window_begin;
       if (next_measured_ && plan().requests > 0 && ++measured_arrivals_ > plan().requests) break;
-      if (static_cast<int>(next_number_ % static_cast<std::uint64_t>(plan().threads)) == number_) {
+      if (static_cast<int>(next_number_ % static_cast<std::uint64_t>(lanes())) == lane()) {
         if (next_measured_) ++measurement_.schedule_wanted;
         return true;
       }
@@ -389,6 +395,7 @@ class Worker {
   std::unique_ptr<net::HttpClient> client_;
   Recorder recorder_;
   ChunkReader reader_;
+  ChunkLog::Lane* chunks_ = nullptr;
   ThreadMeasurement measurement_;
   std::set<std::string> error_samples_;
   std::unordered_map<Exchange*, std::shared_ptr<Exchange>> open_;
@@ -455,6 +462,7 @@ void Exchange::Take(const ChunkFacts& facts) {
   ++record_.chunks;
   record_.counted_output += static_cast<std::uint32_t>(facts.tokens);
   worker_->recorder().Chunk(received_, facts.tokens, gap, record_.phase == Phase::kMeasured);
+  worker_->KeepChunk(record_, received_, facts.tokens);
   worker_->counters().tokens.fetch_add(static_cast<std::uint64_t>(facts.tokens),
                                        std::memory_order_relaxed);
 }
@@ -587,14 +595,19 @@ bool Generator::Idle() const {
 
 void Generator::StopIssuing() { impl_->shared.stop.store(true, std::memory_order_relaxed); }
 
-const GeneratorCounters& Generator::counters() const { return impl_->shared.counters; }
+LoadSource::Counts Generator::counts() const {
+  const GeneratorCounters& c = impl_->shared.counters;
+  return {c.in_flight.load(std::memory_order_relaxed), c.ok.load(std::memory_order_relaxed),
+          c.failed.load(std::memory_order_relaxed), c.tokens.load(std::memory_order_relaxed)};
+}
 
-Generator::Recording Generator::Finish() {
+LoadSource::Recording Generator::Finish() {
   for (const auto& worker : impl_->workers) worker->Finish();
   Recording recording{Recorder(impl_->shared.plan.start, impl_->shared.plan.window_begin,
                                impl_->shared.plan.window_end),
                       {},
-                      {}};
+                      {},
+                      nullptr};
   std::set<std::string> samples;
   for (const auto& worker : impl_->workers) {
     recording.recorder.Merge(std::move(worker->recorder()));

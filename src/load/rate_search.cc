@@ -141,9 +141,7 @@ std::optional<double> RateSearch::Choose() {
       if (open_high > 0) why_ = "the highest rates leave it open";
       return std::nullopt;
     }
-    // The last step is not a small one.
-    const double next = from * kClimb;
-    return next > spec_.high / std::sqrt(kClimb) ? spec_.high : next;
+    return std::min(from * kClimb, spec_.high);
   }
   const double below = open_low > 0 ? open_low : *ceiling;  // of the gap above what holds
   const double above = open_high > 0 ? open_high : *hold;   // of the gap below what breaks

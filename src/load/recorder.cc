@@ -112,6 +112,34 @@ void Recorder::Chunks(Nanos at, std::uint64_t count, Nanos gap, std::uint64_t me
   gap_heat_[index][static_cast<std::size_t>(HeatBand(gap))] += static_cast<std::uint32_t>(count);
 }
 
+void Recorder::Shift(Nanos by) {
+  start_ += by;
+  window_begin_ += by;
+  if (window_end_ != Nanos::max()) window_end_ += by;
+  for (RequestRecord& record : requests_) {
+    for (Nanos* at : {&record.intended, &record.queued, &record.connected, &record.sent,
+                      &record.first_byte, &record.first_token, &record.last_token, &record.end}) {
+      if (*at != Nanos(0)) *at += by;  // zero: never happened
+    }
+  }
+}
+
+Recorder::State Recorder::state() const {
+  return {start_, window_begin_, window_end_, window_tokens_, requests_,
+          gaps_,  timing_error_, seconds_,    gap_heat_};
+}
+
+Recorder::Recorder(State state)
+    : start_(state.start),
+      window_begin_(state.window_begin),
+      window_end_(state.window_end),
+      window_tokens_(state.window_tokens),
+      requests_(std::move(state.requests)),
+      gaps_(std::move(state.gaps)),
+      timing_error_(std::move(state.timing_error)),
+      seconds_(std::move(state.seconds)),
+      gap_heat_(std::move(state.gap_heat)) {}
+
 void Recorder::Merge(Recorder&& other) {
   requests_.insert(requests_.end(), other.requests_.begin(), other.requests_.end());
   gaps_.Merge(other.gaps_);

@@ -87,6 +87,9 @@ int HeatBand(Nanos latency);
 // The lower edge of a band, seconds.
 double HeatBandFloor(int band);
 
+// Turns of a session beyond this are no record of ours.
+inline constexpr std::uint32_t kMostTurns = 10'000;
+
 class Recorder {
  public:
   static constexpr Nanos kFirstChunk{-1};
@@ -118,6 +121,20 @@ class Recorder {
   const std::vector<std::array<std::uint32_t, kHeatBands>>& gap_heat() const { return gap_heat_; }
 
   void Merge(Recorder&& other);
+  // Moves every time by `by`: to the clock of another machine.
+  void Shift(Nanos by);
+
+  // All of it, to be carried to another process.
+  struct State {
+    Nanos start{0}, window_begin{0}, window_end{0};
+    std::uint64_t window_tokens = 0;
+    std::vector<RequestRecord> requests;
+    Histogram gaps, timing_error;
+    std::vector<SecondBucket> seconds;
+    std::vector<std::array<std::uint32_t, kHeatBands>> gap_heat;
+  };
+  State state() const;
+  explicit Recorder(State state);
 
  private:
   SecondBucket& Second(Nanos at);

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "load/arrivals.h"
 #include "load/figures.h"
+#include "load/fleet.h"
 #include "load/generator.h"
 #include "load/levels.h"
 #include "load/probe.h"
@@ -65,53 +66,57 @@ Status CheckOptions(const LoadOptions& options) {
   if (workload.turn_tokens < 0 || workload.turn_tokens > kMostTokens) {
     return FailParam("turn_tokens", "--turn-tokens {} is out of range", workload.turn_tokens);
   }
+  if (options.keep_chunks && options.out_dir.empty()) {
+    return FailParam("chunks", "--chunks needs --out DIR, where the file goes");
+  }
+  if (options.keep_chunks && options.fleet != nullptr) {
+    return FailParam("chunks",
+                     "--chunks keeps those of this process; leave out --workers and --agents");
+  }
   if (options.threads < 0 || options.threads > 256) {
     return FailParam("threads", "--threads {} is out of range", options.threads);
   }
   return {};
 }
 
-int ChooseThreads(const LoadOptions& options) {
+int WantedThreads(const LoadOptions& options) {
   if (options.threads > 0) return options.threads;
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const ArrivalSpec& a = options.arrival;
-  const int wanted = a.kind == ArrivalSpec::Kind::kClosed
-                         ? 1 + a.users / kUsersPerThread
-                         : 1 + static_cast<int>(std::max(a.rate, a.ramp_to) *
-                                                std::max(1.0, a.burst_factor) / kRatePerThread);
-  return std::clamp(wanted, 1, cores);
+  return a.kind == ArrivalSpec::Kind::kClosed
+             ? 1 + a.users / kUsersPerThread
+             : 1 + static_cast<int>(std::max(a.rate, a.ramp_to) * std::max(1.0, a.burst_factor) /
+                                    kRatePerThread);
 }
 
-// Every stream is a descriptor: take as many as the system lets us.
-void RaiseFileLimit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
+int ChooseThreads(const LoadOptions& options) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return options.threads > 0 ? options.threads : std::clamp(WantedThreads(options), 1, cores);
 }
 
-Result<std::unique_ptr<PromptSource>> MakePrompts(const LoadOptions& options, const Target& target,
-                                                  std::shared_ptr<const Trace>& trace) {
-  if (options.arrival.kind == ArrivalSpec::Kind::kTrace) {
-    TARE_TRY(Trace loaded, LoadTrace(options.arrival, options.workload.seed));
-    trace = std::make_shared<const Trace>(std::move(loaded));
-    return MakeTracePrompts(trace, options.workload.seed, target.calibration,
-                            options.workload.max_input_tokens, options.workload.max_output_tokens);
+// The threads of this process, or the agents; these may move the plan's times on.
+Result<std::unique_ptr<LoadSource>> StartSource(const LoadOptions& options, const Target& target,
+                                                RunPlan& plan) {
+  if (options.fleet == nullptr) {
+    TARE_TRY(std::unique_ptr<Generator> generator, Generator::Start(plan, target.shape));
+    return std::unique_ptr<LoadSource>(std::move(generator));
   }
-  if (!options.workload.dataset.empty()) return LoadDataset(options.workload);
-  return MakeSyntheticPrompts(options.workload, target.calibration);
+  TARE_TRY(Fleet::Started started,
+           options.fleet->Start({plan, target.shape, options.workload, target.calibration},
+                                WantedThreads(options)));
+  plan.start = started.start;
+  plan.window_begin = started.window_begin;
+  plan.window_end = started.window_end;
+  return std::move(started.source);
 }
 
 // Progress figures over the last second, from counters read ten times a second.
 class ProgressMeter {
  public:
-  explicit ProgressMeter(const GeneratorCounters& counters) : counters_(counters) {}
-  void Fill(Nanos now, LoadProgress& progress) {
-    progress.in_flight = counters_.in_flight.load(std::memory_order_relaxed);
-    progress.ok = counters_.ok.load(std::memory_order_relaxed);
-    progress.failed = counters_.failed.load(std::memory_order_relaxed);
-    points_.push_back({now, progress.ok, counters_.tokens.load(std::memory_order_relaxed)});
+  void Fill(Nanos now, const LoadSource::Counts& counts, LoadProgress& progress) {
+    progress.in_flight = counts.in_flight;
+    progress.ok = counts.ok;
+    progress.failed = counts.failed;
+    points_.push_back({now, counts.ok, counts.tokens});
     if (points_.size() > 11) points_.erase(points_.begin());
     const double span = ToSeconds(now - points_.front().at);
     if (span <= 0) return;
@@ -125,7 +130,6 @@ class ProgressMeter {
     Nanos at;
     std::uint64_t ok, tokens;
   };
-  const GeneratorCounters& counters_;
   std::vector<Point> points_;
 };
 
@@ -272,6 +276,14 @@ json ClientFacts(const std::vector<ThreadMeasurement>& threads) {
 
 }  // namespace
 
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 Nanos DefaultWarmUp(Nanos duration) {
   return duration <= Nanos(0) ? Nanos(0) : std::min(duration / 10, kMostWarmUp);
 }
@@ -285,8 +297,10 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   LoadProgress progress;
   if (sink != nullptr) sink->OnProgress(progress);
   TARE_TRY(const Target target, ProbeTarget(options));
-  std::shared_ptr<const Trace> trace;
-  TARE_TRY(const std::unique_ptr<PromptSource> prompts, MakePrompts(options, target, trace));
+  TARE_TRY(const PromptsAndTrace made,
+           MakePrompts(options.arrival, options.workload, target.calibration));
+  const std::unique_ptr<PromptSource>& prompts = made.prompts;
+  const std::shared_ptr<const Trace>& trace = made.trace;
 
   std::optional<MemorySampler> memory;
   if (options.server_pid) {
@@ -314,13 +328,19 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   plan.window_end =
       options.duration > Nanos(0) ? plan.window_begin + options.duration : Nanos::max();
 
+  std::unique_ptr<ChunkLog> chunks;
+  if (options.keep_chunks) {
+    TARE_TRY(chunks, ChunkLog::Open(options.out_dir / "chunks.csv.zst"));
+    plan.chunks = chunks.get();
+  }
+
   store::RunRecord record;
   record.name = options.name;
   record.started_at = FormatRfc3339(std::chrono::system_clock::now());
   const ClockReadings before = ClockReadings::Now();
-  TARE_TRY(const std::unique_ptr<Generator> generator, Generator::Start(plan, target.shape));
+  TARE_TRY(const std::unique_ptr<LoadSource> generator, StartSource(options, target, plan));
 
-  ProgressMeter meter(generator->counters());
+  ProgressMeter meter;
   bool cancelled = false;
   // A run by count has no set end: it is over when its answers are in, or stop coming in.
   Nanos give_up = plan.window_end == Nanos::max() ? Nanos::max() : plan.window_end + options.drain;
@@ -333,7 +353,7 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
     progress.phase = now < plan.window_begin ? LoadProgress::Phase::kWarmUp
                      : now < plan.window_end ? LoadProgress::Phase::kMeasuring
                                              : LoadProgress::Phase::kDraining;
-    meter.Fill(now, progress);
+    meter.Fill(now, generator->counts(), progress);
     const double whole = ToSeconds(warm_up + options.duration);
     progress.share = options.duration > Nanos(0) ? std::min(1.0, progress.elapsed_s / whole)
                      : options.requests > 0
@@ -351,8 +371,15 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
     if (now >= give_up) break;
   }
   const Nanos stopped = net::MonotonicNow();
-  Generator::Recording recording = generator->Finish();
+  LoadSource::Recording recording = generator->Finish();
   const ClockReadings after = ClockReadings::Now();
+  if (chunks != nullptr) {
+    TARE_RETURN_IF_ERROR(chunks->Close());
+    record.workload["chunks"] = {{"file", "chunks.csv.zst"},
+                                 {"rows", chunks->rows()},
+                                 {"bytes", chunks->bytes()},
+                                 {"waits", chunks->waits()}};
+  }
 
   Window window{plan.start, plan.window_begin, plan.window_end};
   if (plan.window_end == Nanos::max() || cancelled) {
@@ -377,11 +404,12 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   evidence.exact_lengths = target.shape.exact_lengths;
   evidence.cancelled = cancelled;
   evidence.error_samples = recording.error_samples;
+  evidence.agents = recording.agents;
   record.checks = CheckValidity(evidence);
   record.valid = std::all_of(record.checks.begin(), record.checks.end(),
                              [](const store::ValidityCheck& check) { return check.ok; });
 
-  record.workload = Workload(options, *prompts, window, record.summary);
+  record.workload.update(Workload(options, *prompts, window, record.summary));
   if (trace != nullptr) {
     record.workload["fidelity"] = Fidelity(*trace, options, recording.recorder, window);
   }
@@ -393,6 +421,7 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   }
   record.workload["littles_law"] = LittlesLaw(recording.recorder, window);
   record.workload["client"] = ClientFacts(recording.threads);
+  if (recording.agents.is_array()) record.workload["agents"] = recording.agents;
   record.target = options.target_facts.is_object() ? options.target_facts : json::object();
   record.target["url"] = target.base.Origin();
   record.target["model"] = target.model;

@@ -21,6 +21,8 @@
 
 namespace tare::load {
 
+class Fleet;
+
 // How requests come.
 struct ArrivalSpec {
   enum class Kind {
@@ -113,9 +115,11 @@ struct LoadOptions {
   Nanos request_timeout = std::chrono::minutes(5);
   Nanos connect_timeout = std::chrono::seconds(5);
   int threads = 0;                // client event loops; 0: chosen from the load
+  Fleet* fleet = nullptr;         // sends the load; null: this process. Not owned.
   std::optional<int> server_pid;  // memory is read from it; absent: found for a loopback URL
   bool verify_tls = true;
   std::filesystem::path out_dir;  // CSV files per request and per second; empty: none
+  bool keep_chunks = false;       // every token-bearing chunk into out_dir/chunks.csv.zst
   nlohmann::json target_facts;    // merged into the record's target (server flags, machine)
 };
 
@@ -141,6 +145,9 @@ class ProgressSink {
 // The warm-up of a run of this length when none is asked for: a tenth of it, at most ten seconds;
 // none when the run counts requests (`duration` 0).
 Nanos DefaultWarmUp(Nanos duration);
+
+// Every stream is a descriptor: takes as many as the system lets this process have.
+void RaiseFileLimit();
 
 // `progress` may be null.
 Result<store::RunRecord> RunLoad(const LoadOptions& options, ProgressSink* progress);

@@ -152,7 +152,7 @@ Result<Outcome> Measure(const SelfTestOptions& options, const Point& point) {
   std::uint64_t most_in_flight = 0;
   while (net::MonotonicNow() < plan.window_end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    most_in_flight = std::max(most_in_flight, generator->counters().in_flight.load());
+    most_in_flight = std::max(most_in_flight, generator->counts().in_flight);
   }
   generator->StopIssuing();
   const Nanos give_up = net::MonotonicNow() + std::chrono::seconds(5);

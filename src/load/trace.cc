@@ -261,4 +261,20 @@ std::unique_ptr<PromptSource> MakeTracePrompts(std::shared_ptr<const Trace> trac
                                         max_output);
 }
 
+Result<PromptsAndTrace> MakePrompts(const ArrivalSpec& arrival, const WorkloadSpec& workload,
+                                    const TokenCalibration& calibration) {
+  PromptsAndTrace made;
+  if (arrival.kind == ArrivalSpec::Kind::kTrace) {
+    TARE_TRY(Trace loaded, LoadTrace(arrival, workload.seed));
+    made.trace = std::make_shared<const Trace>(std::move(loaded));
+    made.prompts = MakeTracePrompts(made.trace, workload.seed, calibration,
+                                    workload.max_input_tokens, workload.max_output_tokens);
+  } else if (!workload.dataset.empty()) {
+    TARE_TRY(made.prompts, LoadDataset(workload));
+  } else {
+    made.prompts = MakeSyntheticPrompts(workload, calibration);
+  }
+  return made;
+}
+
 }  // namespace tare::load

@@ -51,6 +51,14 @@ Result<Trace> LoadTrace(const std::filesystem::path& path);
 // clients (or one NAME-trace.csv of them), drawn by `seed`.
 Result<Trace> LoadTrace(const ArrivalSpec& spec, std::uint64_t seed);
 
+// The prompts of a run and, when it replays one, its trace.
+struct PromptsAndTrace {
+  std::unique_ptr<PromptSource> prompts;
+  std::shared_ptr<const Trace> trace;
+};
+Result<PromptsAndTrace> MakePrompts(const ArrivalSpec& arrival, const WorkloadSpec& workload,
+                                    const TokenCalibration& calibration);
+
 // Request i asks what the trace's request i asked. Lengths are cut at `max_input` and `max_output`
 // tokens when those are above 0.
 std::unique_ptr<PromptSource> MakeTracePrompts(std::shared_ptr<const Trace> trace,

@@ -17,6 +17,7 @@ constexpr double kMostClientCpu = 0.80;
 constexpr double kLagShareOfMedian = 0.10;
 constexpr double kLagFloorSeconds = 0.005;
 constexpr double kMostClockJump = 0.100;
+constexpr double kMostStartSkew = 0.100;
 constexpr double kLengthTolerance = 0.05;
 constexpr double kLeastExactAnswers = 0.95;
 
@@ -184,6 +185,27 @@ void CheckCache(const RunEvidence& e, Checks& checks) {
                   Percent(e.options->workload.shared_prefix)));
 }
 
+// Every agent's part is there, and they began together.
+void CheckAgents(const RunEvidence& e, Checks& checks) {
+  if (!e.agents.is_array()) return;
+  std::size_t lost = 0;
+  double skew = 0;
+  std::string who;
+  for (const nlohmann::json& agent : e.agents) {
+    if (agent.value("lost", false)) {
+      ++lost;
+      who += (who.empty() ? ": " : ", ") + agent.value("name", std::string());
+    }
+    skew = std::max(skew,
+                    agent.value("started_late_s", 0.0) + agent.value("clock_uncertainty_s", 0.0));
+  }
+  checks.Add("agents", lost == 0 && !e.agents.empty(),
+             fmt::format("{} of {} agents were lost{}", lost, e.agents.size(), who));
+  checks.Add("start_together", skew <= kMostStartSkew,
+             fmt::format("agents started within {} of one another (limit {})", Duration(skew),
+                         Duration(kMostStartSkew)));
+}
+
 void CheckClocks(const RunEvidence& e, Checks& checks) {
   const auto elapsed = [&](Nanos ClockReadings::*clock) {
     return ToSeconds(e.after.*clock - e.before.*clock);
@@ -210,6 +232,7 @@ std::vector<store::ValidityCheck> CheckValidity(const RunEvidence& evidence) {
   CheckLengths(evidence, checks);
   CheckCache(evidence, checks);
   CheckClocks(evidence, checks);
+  CheckAgents(evidence, checks);
   if (evidence.cancelled) checks.Add("complete", false, "the run was ended early");
   return checks.Take();
 }

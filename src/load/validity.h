@@ -26,6 +26,7 @@ struct RunEvidence {
   bool exact_lengths = true;  // the server was told to answer with exactly the wanted length
   bool cancelled = false;
   std::vector<std::string> error_samples;
+  nlohmann::json agents;  // LoadSource::Recording's
 };
 
 std::vector<store::ValidityCheck> CheckValidity(const RunEvidence& evidence);

@@ -38,6 +38,7 @@ class RawClient {
   ~RawClient() { Close(); }
 
   bool connected() const { return connected_; }
+  int fd() const { return fd_; }
   void Close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }

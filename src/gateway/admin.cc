@@ -53,7 +53,12 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
   const bool get = request.method == "GET";
   if (path == "/admin/usage" && get) {
     const std::size_t at = request.target.find('?');
-    Send(*writer, 200, Usage(at == std::string::npos ? "" : request.target.substr(at + 1)));
+    const auto text = Usage(at == std::string::npos ? "" : request.target.substr(at + 1));
+    if (text) {
+      Send(*writer, 200, *text);
+    } else {
+      Send(*writer, text.error(), api::HttpStatus(text.error()));
+    }
   } else if (path == "/admin/upstreams" && get) {
     Send(*writer, 200, Upstreams());
   } else if (path == "/admin/startup" && get) {
@@ -86,13 +91,15 @@ void Admin::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWriter
   }
 }
 
-std::string Admin::Usage(std::string_view query) const {
+Result<std::string> Admin::Usage(std::string_view query) const {
   constexpr std::string_view kMonth = "month=";
   const std::string_view month =
       query.substr(0, kMonth.size()) == kMonth ? query.substr(kMonth.size()) : "";
   const std::shared_ptr<QuotaLedger> ledger = hooks_.ledger();
+  TARE_TRY(const std::vector<store::UsageRow> used, ledger->TotalUsage());
+  TARE_TRY(const std::vector<store::QuotaRow> quotas, ledger->TotalQuotas());
   json usage = json::array();
-  for (const store::UsageRow& row : ledger->Usage()) {
+  for (const store::UsageRow& row : used) {
     const std::string name = MonthName(row.month);
     if (!month.empty() && month != name) continue;
     usage.push_back({{"month", name},
@@ -106,7 +113,7 @@ std::string Admin::Usage(std::string_view query) const {
   }
   const std::shared_ptr<const Access> access = hooks_.access();
   json tenants = json::array();
-  for (const store::QuotaRow& row : ledger->Quotas()) {
+  for (const store::QuotaRow& row : quotas) {
     const TenantLimits limits = access->LimitsOf(row.tenant);
     json budget;
     if (limits.nano_usd_per_month) budget = static_cast<double>(*limits.nano_usd_per_month) * kUsd;

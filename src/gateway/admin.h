@@ -53,7 +53,7 @@ class Admin {
 
  private:
   bool Allowed(const net::HttpRequest& request) const;
-  std::string Usage(std::string_view query) const;
+  Result<std::string> Usage(std::string_view query) const;
   std::string Upstreams() const;
   std::string Startups() const;
   std::string Rollouts() const;

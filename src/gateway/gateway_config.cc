@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "gateway/config_parts.h"
+#include "store/quota_pool.h"
 
 namespace tare::gateway {
 
@@ -16,6 +17,33 @@ namespace {
 constexpr std::size_t kMaxSecretBytes = 64 * 1024;
 // The engine queues by itself and refuses what its queue cannot hold.
 constexpr int kEngineConcurrent = 1'000'000;
+
+// A file, or the URL of a database that several gateways share.
+void ReadQuotaStore(const config::Value& root, GatewayConfig& out) {
+  const config::Value written = root["quota_store"];
+  const std::string secret = ReadSecret(root, "quota_store");
+  std::string store = written.StringOr("");
+  const std::size_t at = store.find('@');
+  const std::size_t user = store.find("://");
+  const bool has_password = at != std::string::npos && user != std::string::npos &&
+                            store.substr(user + 3, at - user - 3).find(':') != std::string::npos;
+  if (store::IsPostgresUrl(store) &&
+      (has_password || store.find("password=") != std::string::npos)) {
+    written.AddError(
+        "a password is never written here: put the whole URL into a variable or file "
+        "and name it as quota_store_env or quota_store_file");
+  }
+  if (!secret.empty() && written.present()) {
+    written.AddError("give quota_store, quota_store_env or quota_store_file");
+  }
+  if (!secret.empty()) {
+    store = secret;
+    if (!store::IsPostgresUrl(store)) {
+      root.AddError("quota_store_env and quota_store_file give a URL: postgresql://...");
+    }
+  }
+  out.quota_store = store;
+}
 
 Result<GatewayConfig> Read(config::Document document) {
   GatewayConfig result;
@@ -28,7 +56,7 @@ Result<GatewayConfig> Read(config::Document document) {
     result.access_log = root["access_log"].StringOr("");
     result.rollout_store = root["rollout_store"].StringOr("");
     result.readiness_store = root["readiness_store"].StringOr("");
-    result.quota_store = root["quota_store"].StringOr("");
+    ReadQuotaStore(root, result);
   }
   TARE_RETURN_IF_ERROR(document.Finish());
   return result;

@@ -229,6 +229,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"upstreams: {a: {url: 'http://h', metrics: {interval: 9s, stale_after: 3s}}}\n"
                 "models: {m: {targets: [{upstream: a}]}}\n",
                 "at least the interval"},
+        Mistake{"models: {m: {targets: [{upstream: local}]}}\n"
+                "quota_store: 'postgresql://tare:secret@db/quotas'\n",
+                "never written here"},
         Mistake{"models: {m: {sticky: true, targets: [{upstream: local}]}}\n", "sticky"},
         Mistake{"models: {m: {balance: fair, targets: [{upstream: local}]}}\n", "least_tokens"},
         Mistake{"models: {m: {targets: [{upstream: local, weight: 0}]}}\n", "more than 0"},

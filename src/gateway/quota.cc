@@ -28,6 +28,10 @@ constexpr auto kWriteDelay = std::chrono::milliseconds(20);
 // A crash may leave this share (one in a hundred) of a limit unused.
 constexpr std::int64_t kLeadShare = 100;
 constexpr auto kCheckpointEvery = std::chrono::seconds(5);
+// A lease that was not used for this long is given back.
+constexpr auto kGiveBackEvery = std::chrono::seconds(1);
+// How long a pool that could not be reached is left alone: calls wait for each try.
+constexpr auto kPoolPause = std::chrono::seconds(1);
 
 std::chrono::year_month_day Date(system_clock::time_point time) {
   return std::chrono::year_month_day(std::chrono::floor<std::chrono::days>(time));
@@ -51,11 +55,67 @@ struct Account {
   store::QuotaRow row;
   store::QuotaRow stored;  // what the store holds; at least the row, where the tenant has limits
   TenantLimits limits;     // of the latest call
+  store::QuotaRow lease;   // with a pool: what this gateway may use, of the row's windows
+  bool used_lately = false;
 };
 
 // How far ahead of the row the store is.
 std::int64_t Lead(const std::optional<std::int64_t>& limit) {
   return limit ? std::max<std::int64_t>(1, *limit / kLeadShare) : 0;
+}
+
+// Whether `used` and `ask` together pass a limit, and what to say then.
+std::optional<QuotaRefusal> Exceeded(const QuotaRequest& request, const store::QuotaRow& used,
+                                     const store::QuotaAmounts& ask, system_clock::time_point now,
+                                     const char*& limit) {
+  const TenantLimits& limits = request.limits;
+  const auto refuse = [&](const char* which, std::string message, bool money) {
+    limit = which;
+    QuotaRefusal refusal;
+    refusal.error = {ErrorKind::kResourceExhausted, std::move(message), "",
+                     money ? api::kInsufficientQuota : api::kRateLimitExceeded};
+    const auto end =
+        money ? NextMonth(now) : system_clock::time_point(std::chrono::minutes(MinuteOf(now) + 1));
+    refusal.retry_after = std::chrono::duration_cast<Nanos>(end - now);
+    return refusal;
+  };
+  if (limits.requests_per_minute &&
+      used.minute_requests + ask.requests > *limits.requests_per_minute) {
+    return refuse(kRequests,
+                  fmt::format("'{}' may send {} requests a minute and has", request.tenant,
+                              *limits.requests_per_minute),
+                  false);
+  }
+  if (limits.tokens_per_minute && used.minute_tokens + ask.tokens > *limits.tokens_per_minute) {
+    return refuse(
+        kTokens,
+        fmt::format("'{}' may use {} tokens a minute; {} are used or reserved and this "
+                    "request may take {}",
+                    request.tenant, *limits.tokens_per_minute, used.minute_tokens, ask.tokens),
+        false);
+  }
+  if (limits.nano_usd_per_month &&
+      used.month_nano_usd + ask.nano_usd > *limits.nano_usd_per_month) {
+    return refuse(
+        kMoney,
+        fmt::format("the budget of '{}' for {} is {:.4f} USD; {:.4f} are used or reserved and this "
+                    "request may cost {:.6f}",
+                    request.tenant, MonthName(MonthOf(now)), Usd(*limits.nano_usd_per_month),
+                    Usd(used.month_nano_usd), Usd(ask.nano_usd)),
+        true);
+  }
+  return std::nullopt;
+}
+
+void Add(store::UsageRow& sum, const store::UsageRow& more) {
+  sum.month = more.month;
+  sum.tenant = more.tenant;
+  sum.model = more.model;
+  sum.requests += more.requests;
+  sum.prompt_tokens += more.prompt_tokens;
+  sum.cached_tokens += more.cached_tokens;
+  sum.output_tokens += more.output_tokens;
+  sum.nano_usd += more.nano_usd;
 }
 
 }  // namespace
@@ -83,8 +143,132 @@ struct QuotaLedger::Impl {
 
   std::mutex store_mutex;  // guards the store's Save; taken after `mutex` or alone
   std::unique_ptr<store::QuotaStore> store;
+  std::unique_ptr<store::QuotaPool> pool;      // instead of a store
+  std::map<UsageKey, store::UsageRow> unsent;  // guarded by mutex: what the pool does not know yet
+  std::chrono::steady_clock::time_point pool_try_again{};  // guarded by mutex
   std::atomic<std::uint64_t> failures{0};
   std::thread writer;
+
+  // Makes sure that the account's lease covers what the call may take. The mutex is held: others
+  // of this gateway that need the pool wait as well, and find what this one brings.
+  std::optional<QuotaRefusal> CoverByLease(const QuotaRequest& request, Account& account,
+                                           const store::QuotaAmounts& ask,
+                                           system_clock::time_point time, const char*& limit) {
+    const store::QuotaRow& row = account.row;
+    store::QuotaRow& lease = account.lease;
+    if (lease.minute != row.minute) lease.minute_requests = lease.minute_tokens = 0;
+    if (lease.month != row.month) lease.month_nano_usd = 0;
+    lease.minute = row.minute;
+    lease.month = row.month;
+    account.used_lately = true;
+    const TenantLimits& limits = request.limits;
+    store::LeaseRequest asked{request.tenant,
+                              row.minute,
+                              row.month,
+                              {},
+                              {},
+                              limits.requests_per_minute,
+                              limits.tokens_per_minute,
+                              limits.nano_usd_per_month};
+    bool covered = true;
+    const auto cover = [&](const std::optional<std::int64_t>& bound, std::int64_t wanted,
+                           std::int64_t held, std::int64_t& need, std::int64_t& want) {
+      if (!bound || wanted <= held) return;
+      covered = false;
+      need = wanted - held;
+      want = std::max(need, Lead(bound));
+    };
+    cover(limits.requests_per_minute, row.minute_requests + ask.requests, lease.minute_requests,
+          asked.need.requests, asked.want.requests);
+    cover(limits.tokens_per_minute, row.minute_tokens + ask.tokens, lease.minute_tokens,
+          asked.need.tokens, asked.want.tokens);
+    cover(limits.nano_usd_per_month, row.month_nano_usd + ask.nano_usd, lease.month_nano_usd,
+          asked.need.nano_usd, asked.want.nano_usd);
+    if (covered) return std::nullopt;
+    if (std::chrono::steady_clock::now() < pool_try_again) return Unreachable();
+    const auto taken = pool->Take(asked);
+    if (!taken) {
+      pool_try_again = std::chrono::steady_clock::now() + kPoolPause;
+      Note(tl::unexpected(taken.error()));
+      return Unreachable();
+    }
+    if (taken->granted) {
+      lease.minute_requests += taken->amounts.requests;
+      lease.minute_tokens += taken->amounts.tokens;
+      lease.month_nano_usd += taken->amounts.nano_usd;
+      return std::nullopt;
+    }
+    store::QuotaRow all = taken->taken;
+    if (all.minute < row.minute) all.minute_requests = all.minute_tokens = 0;
+    if (all.month < row.month) all.month_nano_usd = 0;
+    auto refusal = Exceeded(request, all, asked.need, time, limit);
+    // What was given back between the two looks: the client may come again at once.
+    return refusal ? refusal : Unreachable();
+  }
+
+  static QuotaRefusal Unreachable() {
+    return {{ErrorKind::kUnavailable, "what this tenant has left cannot be asked for now; retry",
+             "", ""},
+            kPoolPause};
+  }
+
+  // Gives back the leases nobody used lately, or all of them.
+  void GiveBack(std::unique_lock<std::mutex>& lock, bool all) {
+    struct Spare {
+      std::string tenant;
+      std::int64_t minute, month;
+      store::QuotaAmounts amounts;
+    };
+    std::vector<Spare> spares;
+    for (auto& [tenant, account] : accounts) {
+      if (std::exchange(account.used_lately, false) && !all) continue;
+      store::QuotaRow& lease = account.lease;
+      const store::QuotaRow& row = account.row;
+      if (lease.minute != row.minute && lease.month != row.month) continue;
+      const auto spare = [](std::int64_t& held, std::int64_t used) {
+        const std::int64_t over = std::max<std::int64_t>(0, held - used);
+        held -= over;
+        return over;
+      };
+      const store::QuotaAmounts amounts{spare(lease.minute_requests, row.minute_requests),
+                                        spare(lease.minute_tokens, row.minute_tokens),
+                                        spare(lease.month_nano_usd, row.month_nano_usd)};
+      if (amounts.requests + amounts.tokens + amounts.nano_usd == 0) continue;
+      spares.push_back({tenant, lease.minute, lease.month, amounts});
+    }
+    if (spares.empty()) return;
+    lock.unlock();
+    for (const Spare& spare : spares) {
+      // What cannot be given back counts as used until its window ends.
+      Note(pool->GiveBack(spare.tenant, spare.minute, spare.month, spare.amounts));
+    }
+    lock.lock();
+  }
+
+  void SendUsage(std::unique_lock<std::mutex>& lock) {
+    if (unsent.empty()) return;
+    std::map<UsageKey, store::UsageRow> sending;
+    sending.swap(unsent);
+    lock.unlock();
+    std::vector<store::UsageRow> rows;
+    for (const auto& [key, row] : sending) rows.push_back(row);
+    const Status sent = pool->AddUsage(rows);
+    Note(sent);
+    lock.lock();
+    if (sent) return;
+    for (const auto& [key, row] : sending) Add(unsent[key], row);
+  }
+
+  void PoolLoop() {
+    std::unique_lock lock(mutex);
+    bool last = false;
+    do {
+      changed.wait_for(lock, kGiveBackEvery, [this] { return stopping; });
+      last = stopping;
+      GiveBack(lock, /*all=*/last);
+      SendUsage(lock);
+    } while (!last);
+  }
 
   // The tenant's row with windows that are over emptied.
   store::QuotaRow& Row(const std::string& tenant, std::int64_t minute, std::int64_t month) {
@@ -104,6 +288,11 @@ struct QuotaLedger::Impl {
   // Counts a failure, and says so the first time.
   void Note(const Status& saved) {
     if (saved || failures.fetch_add(1) != 0) return;
+    if (pool != nullptr) {
+      LogError("{}; limits hold, but calls beyond what this gateway has leased are refused",
+               saved.error().message);
+      return;
+    }
     LogError("usage is counted but not kept: {}; restarting now would forget it",
              saved.error().message);
   }
@@ -183,6 +372,7 @@ QuotaLedger::~QuotaLedger() {
   }
   impl_->changed.notify_all();
   impl_->writer.join();
+  if (impl_->pool != nullptr) return;
   if (const Status done = impl_->store->Checkpoint(); !done) {
     LogWarn("{}", done.error().message);
   }
@@ -205,6 +395,17 @@ Result<std::shared_ptr<QuotaLedger>> QuotaLedger::Create(std::unique_ptr<store::
   return ledger;
 }
 
+Result<std::shared_ptr<QuotaLedger>> QuotaLedger::CreateShared(
+    std::unique_ptr<store::QuotaPool> pool, WallClock now) {
+  auto impl = std::make_unique<Impl>();
+  impl->now = now != nullptr ? std::move(now) : [] { return system_clock::now(); };
+  impl->pool = std::move(pool);
+  impl->writer = std::thread([ledger = impl.get()] { ledger->PoolLoop(); });
+  std::shared_ptr<QuotaLedger> ledger(new QuotaLedger(std::move(impl)));
+  ledger->self_ = ledger;
+  return ledger;
+}
+
 tl::expected<QuotaLedger::Reservation, QuotaRefusal> QuotaLedger::Reserve(QuotaRequest request) {
   Impl& impl = *impl_;
   const system_clock::time_point now = impl.now();
@@ -218,39 +419,14 @@ tl::expected<QuotaLedger::Reservation, QuotaRefusal> QuotaLedger::Reserve(QuotaR
 
   std::lock_guard lock(impl.mutex);
   store::QuotaRow& row = impl.Row(request.tenant, held.minute_, held.month_);
-  const auto refuse = [&](const char* limit, std::string message, bool money) {
-    ++impl.refusals[{request.tenant, limit}];
-    QuotaRefusal refusal;
-    refusal.error = {ErrorKind::kResourceExhausted, std::move(message), "",
-                     money ? api::kInsufficientQuota : api::kRateLimitExceeded};
-    const auto end =
-        money ? NextMonth(now) : system_clock::time_point(std::chrono::minutes(held.minute_ + 1));
-    refusal.retry_after = std::chrono::duration_cast<Nanos>(end - now);
-    return tl::unexpected(std::move(refusal));
-  };
-  if (limits.requests_per_minute && row.minute_requests >= *limits.requests_per_minute) {
-    return refuse(kRequests,
-                  fmt::format("'{}' may send {} requests a minute and has", request.tenant,
-                              *limits.requests_per_minute),
-                  false);
-  }
-  if (limits.tokens_per_minute && row.minute_tokens + held.tokens_ > *limits.tokens_per_minute) {
-    return refuse(
-        kTokens,
-        fmt::format("'{}' may use {} tokens a minute; {} are used or reserved and this "
-                    "request may take {}",
-                    request.tenant, *limits.tokens_per_minute, row.minute_tokens, held.tokens_),
-        false);
-  }
-  if (limits.nano_usd_per_month &&
-      row.month_nano_usd + held.nano_usd_ > *limits.nano_usd_per_month) {
-    return refuse(
-        kMoney,
-        fmt::format("the budget of '{}' for {} is {:.4f} USD; {:.4f} are used or reserved and this "
-                    "request may cost {:.6f}",
-                    request.tenant, MonthName(held.month_), Usd(*limits.nano_usd_per_month),
-                    Usd(row.month_nano_usd), Usd(held.nano_usd_)),
-        true);
+  const store::QuotaAmounts ask{1, held.tokens_, held.nano_usd_};
+  const char* limit = nullptr;
+  const bool shared = impl.pool != nullptr && limits.any();
+  auto refusal = shared ? impl.CoverByLease(request, impl.accounts[request.tenant], ask, now, limit)
+                        : Exceeded(request, row, ask, now, limit);
+  if (refusal) {
+    if (limit != nullptr) ++impl.refusals[{request.tenant, limit}];
+    return tl::unexpected(*std::move(refusal));
   }
   row.minute_requests += 1;
   row.minute_tokens += held.tokens_;
@@ -311,14 +487,16 @@ void QuotaLedger::Reservation::Settle(const api::Usage& usage) {
   if (row.month == month_) row.month_nano_usd += cost - nano_usd_;
   UsageKey key(month_, request_.tenant, request_.model);
   store::UsageRow& used = impl.usage[key];
-  used.month = month_;
-  used.tenant = request_.tenant;
-  used.model = request_.model;
-  used.requests += 1;
-  used.prompt_tokens += usage.prompt_tokens;
-  used.cached_tokens += usage.cached_tokens;
-  used.output_tokens += usage.completion_tokens;
-  used.nano_usd += cost;
+  const store::UsageRow more{month_,
+                             request_.tenant,
+                             request_.model,
+                             1,
+                             usage.prompt_tokens,
+                             usage.cached_tokens,
+                             usage.completion_tokens,
+                             cost};
+  Add(used, more);
+  if (impl.pool != nullptr) Add(impl.unsent[key], more);
   if (impl.store == nullptr) return;
   // Only the first change since the last write wakes the writer: waking it for each would cost two
   // switches between threads a request.
@@ -341,6 +519,34 @@ std::vector<store::QuotaRow> QuotaLedger::Quotas() const {
   std::vector<store::QuotaRow> rows;
   for (auto& [tenant, known] : impl_->accounts) {
     rows.push_back(impl_->Row(tenant, MinuteOf(now), MonthOf(now)));
+  }
+  return rows;
+}
+
+Result<std::vector<store::UsageRow>> QuotaLedger::TotalUsage() const {
+  if (impl_->pool == nullptr) return Usage();
+  TARE_TRY(const std::vector<store::UsageRow> known, impl_->pool->Usage());
+  std::map<UsageKey, store::UsageRow> sums;
+  for (const store::UsageRow& row : known) Add(sums[{row.month, row.tenant, row.model}], row);
+  {
+    std::lock_guard lock(impl_->mutex);
+    for (const auto& [key, row] : impl_->unsent) Add(sums[key], row);
+  }
+  std::vector<store::UsageRow> rows;
+  for (const auto& [key, row] : sums) rows.push_back(row);
+  return rows;
+}
+
+Result<std::vector<store::QuotaRow>> QuotaLedger::TotalQuotas() const {
+  if (impl_->pool == nullptr) return Quotas();
+  TARE_TRY(std::vector<store::QuotaRow> rows, impl_->pool->Quotas());
+  const system_clock::time_point now = impl_->now();
+  for (store::QuotaRow& row : rows) {
+    if (row.minute < MinuteOf(now)) row.minute_requests = row.minute_tokens = 0;
+    if (row.month < MonthOf(now)) {
+      row.month = MonthOf(now);
+      row.month_nano_usd = 0;
+    }
   }
   return rows;
 }

@@ -9,6 +9,10 @@
 // a little ahead (a hundredth of each limit), so that a call waits for the store only when that is
 // used up: after a crash what was ahead counts as used, and a budget is never exceeded.
 //
+// With a pool (store/quota_pool.h) several gateways share the budgets: each leases parts of them,
+// counts against its lease, and gives back within seconds what it does not need. When the pool
+// cannot be reached, calls of tenants with limits beyond the lease are refused as unavailable.
+//
 // Thread safety: all methods may be called from any thread.
 #pragma once
 
@@ -22,6 +26,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "gateway/access.h"
+#include "store/quota_pool.h"
 #include "store/quota_store.h"
 
 namespace tare::gateway {
@@ -53,6 +58,8 @@ class QuotaLedger {
   // Without a store nothing outlives the process. `now` null: the system's clock.
   static Result<std::shared_ptr<QuotaLedger>> Create(std::unique_ptr<store::QuotaStore> store,
                                                      WallClock now = nullptr);
+  static Result<std::shared_ptr<QuotaLedger>> CreateShared(std::unique_ptr<store::QuotaPool> pool,
+                                                           WallClock now = nullptr);
   ~QuotaLedger();
 
   // A call's hold on its tenant's budget. Destroying it unsettled gives everything back.
@@ -77,9 +84,12 @@ class QuotaLedger {
 
   tl::expected<Reservation, QuotaRefusal> Reserve(QuotaRequest request);
 
-  // By month, tenant and model.
+  // By month, tenant and model; with a pool, of this gateway since its start.
   std::vector<store::UsageRow> Usage() const;
   std::vector<store::QuotaRow> Quotas() const;
+  // The same of all gateways; may wait for the pool.
+  Result<std::vector<store::UsageRow>> TotalUsage() const;
+  Result<std::vector<store::QuotaRow>> TotalQuotas() const;
   std::vector<RefusalCount> Refusals() const;
   // Writes to the store that failed; what they held is tried again with the next.
   std::uint64_t store_failures() const;

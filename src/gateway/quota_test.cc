@@ -9,9 +9,11 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <mutex>
 #include <thread>
 
 #include "api/wire_error.h"
+#include "store/test_postgres.h"
 
 namespace tare::gateway {
 namespace {
@@ -212,6 +214,147 @@ TEST_F(QuotaFileTest, AKilledProcessNeverMakesRoomForMore) {
   }
   EXPECT_LE(promised + more, 1000);
   EXPECT_GE(promised + more, 989) << "what was ahead in the store, and the call being reserved";
+}
+
+// ----- budgets that several gateways share
+
+// A pool in memory that can be told to fail.
+class FakePool final : public store::QuotaPool {
+ public:
+  struct State {
+    std::mutex mutex;
+    store::QuotaAmounts taken;
+    int takes = 0;
+    bool down = false;
+    std::vector<store::UsageRow> usage;
+  };
+  explicit FakePool(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  Result<store::Lease> Take(const store::LeaseRequest& request) override {
+    std::lock_guard lock(state_->mutex);
+    ++state_->takes;
+    if (state_->down) return Fail(ErrorKind::kUnavailable, "no database");
+    store::Lease lease;
+    const std::int64_t left = *request.limit_requests - state_->taken.requests;
+    lease.granted = request.need.requests <= left;
+    if (lease.granted) {
+      lease.amounts.requests = std::min(request.want.requests, left);
+      state_->taken.requests += lease.amounts.requests;
+    }
+    lease.taken = {request.tenant, request.minute, state_->taken.requests, 0, request.month, 0};
+    return lease;
+  }
+  Status GiveBack(const std::string&, std::int64_t, std::int64_t,
+                  const store::QuotaAmounts& amounts) override {
+    std::lock_guard lock(state_->mutex);
+    state_->taken.requests -= amounts.requests;
+    return {};
+  }
+  Status AddUsage(std::span<const store::UsageRow> more) override {
+    std::lock_guard lock(state_->mutex);
+    state_->usage.insert(state_->usage.end(), more.begin(), more.end());
+    return {};
+  }
+  Result<std::vector<store::UsageRow>> Usage() override {
+    std::lock_guard lock(state_->mutex);
+    return state_->usage;
+  }
+  Result<std::vector<store::QuotaRow>> Quotas() override { return std::vector<store::QuotaRow>(); }
+
+ private:
+  const std::shared_ptr<State> state_;
+};
+
+TEST(SharedQuota, ALeaseServesManyCallsAndTheRestGoesBack) {
+  const auto state = std::make_shared<FakePool::State>();
+  const TenantLimits limits{.requests_per_minute = 1000};
+  {
+    const auto ledger =
+        *QuotaLedger::CreateShared(std::make_unique<FakePool>(state), [] { return kNow; });
+    for (int i = 0; i < 25; ++i) {
+      auto held = ledger->Reserve(Request(limits));
+      ASSERT_TRUE(held);
+      held->Settle({10, 5, 0});
+    }
+    EXPECT_EQ(ledger->TotalUsage()->at(0).requests, 25);
+  }
+  EXPECT_EQ(state->takes, 3) << "a hundredth of the limit each time";
+  EXPECT_EQ(state->taken.requests, 25) << "the rest of the lease is given back at the end";
+  std::int64_t used = 0;
+  for (const store::UsageRow& row : state->usage) used += row.requests;
+  EXPECT_EQ(used, 25);
+}
+
+TEST(SharedQuota, WithoutThePoolOnlyTheLeaseIsServed) {
+  const auto state = std::make_shared<FakePool::State>();
+  const auto ledger =
+      *QuotaLedger::CreateShared(std::make_unique<FakePool>(state), [] { return kNow; });
+  const TenantLimits limits{.requests_per_minute = 200};  // leases of two
+  auto first = ledger->Reserve(Request(limits));
+  ASSERT_TRUE(first);
+  {
+    std::lock_guard lock(state->mutex);
+    state->down = true;
+  }
+  auto second = ledger->Reserve(Request(limits));
+  EXPECT_TRUE(second);
+  for (int i = 0; i < 3; ++i) {
+    const auto refused = ledger->Reserve(Request(limits));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(api::HttpStatus(refused.error().error), 503);
+    EXPECT_GT(refused.error().retry_after, Nanos{});
+  }
+  EXPECT_EQ(state->takes, 2) << "a pool that failed is left alone for a while";
+  EXPECT_EQ(ledger->store_failures(), 1u);
+  EXPECT_TRUE(ledger->Reserve(Request({}))) << "tenants without limits need no lease";
+  second->Release();
+  EXPECT_TRUE(ledger->Reserve(Request(limits))) << "what was given back is there again";
+}
+
+// Two gateways with 32 clients each on one real PostgreSQL server, on a budget for 1,000 calls.
+TEST(SharedQuota, ABudgetIsExactOverTwoGateways) {
+  std::string why;
+  const auto server = store::TestPostgres::Start(why);
+  if (server == nullptr) GTEST_SKIP() << why;
+  constexpr int kGateways = 2, kClients = 32, kBudget = 1000;
+  // 100 x 1,000 + 50 x 2,000 nano-USD a call.
+  const TenantLimits limits{.nano_usd_per_month = kBudget * 200'000};
+  std::vector<std::shared_ptr<QuotaLedger>> gateways;
+  for (int i = 0; i < kGateways; ++i) {
+    auto pool = store::PostgresQuotaPool::Open(server->Url());
+    ASSERT_TRUE(pool) << pool.error().message;
+    gateways.push_back(*QuotaLedger::CreateShared(std::move(*pool), [] { return kNow; }));
+  }
+  std::atomic<int> served{0}, refused{0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kGateways * kClients; ++i) {
+    clients.emplace_back([&, i] {
+      QuotaLedger& gateway = *gateways[static_cast<std::size_t>(i % kGateways)];
+      while (true) {
+        auto held = gateway.Reserve(Request(limits));
+        if (!held) {
+          EXPECT_EQ(held.error().error.code, api::kInsufficientQuota) << held.error().error.message;
+          ++refused;
+          return;
+        }
+        ++served;
+        held->Settle({100, 50, 0});
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(served.load(), kBudget);
+  EXPECT_EQ(refused.load(), kGateways * kClients);
+  gateways.pop_back();  // sends its part
+  gateways.pop_back();
+  const auto books = store::PostgresQuotaPool::Open(server->Url());
+  ASSERT_TRUE(books);
+  const auto usage = (*books)->Usage();
+  ASSERT_TRUE(usage);
+  ASSERT_EQ(usage->size(), 1u);
+  EXPECT_EQ(usage->at(0).requests, kBudget);
+  EXPECT_EQ(usage->at(0).nano_usd, kBudget * 200'000);
+  EXPECT_EQ((*books)->Quotas()->at(0).month_nano_usd, kBudget * 200'000);
 }
 
 }  // namespace

@@ -100,6 +100,10 @@ std::filesystem::path ReadinessFile(const ServicePlan& plan) {
 
 Result<std::shared_ptr<QuotaLedger>> OpenLedger(const std::filesystem::path& file) {
   if (file.empty()) return QuotaLedger::Create(nullptr);
+  if (store::IsPostgresUrl(file.string())) {
+    TARE_TRY(auto pool, store::PostgresQuotaPool::Open(file.string()));
+    return QuotaLedger::CreateShared(std::move(pool));
+  }
   TARE_TRY(store::QuotaStore store, store::QuotaStore::Open(file));
   return QuotaLedger::Create(std::make_unique<store::QuotaStore>(std::move(store)));
 }

@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kPatienceMs = "2000";
 constexpr const char* kStatementOptions = "-c statement_timeout=2000 -c lock_timeout=2000";
 constexpr const char* kConnectSeconds = "2";
+constexpr int kTries = 4;
 
 // Several gateways may start at once: CREATE ... IF NOT EXISTS alone would let them collide.
 constexpr const char* kCreate = R"(
@@ -109,6 +110,18 @@ QuotaRow ReadQuota(const PGresult* result, int row, int from, std::string tenant
           Integer(result, row, from + 2),
           Integer(result, row, from + 3),
           Integer(result, row, from + 4)};
+}
+
+// Whether the row would have granted the request, as kTake sees it.
+bool HasRoom(const QuotaRow& row, const LeaseRequest& request) {
+  const bool minute = row.minute >= request.minute;
+  const bool month = row.month >= request.month;
+  const auto fits = [](std::int64_t used, std::int64_t need, const std::optional<std::int64_t>& l) {
+    return !l || used + need <= *l;
+  };
+  return fits(minute ? row.minute_requests : 0, request.need.requests, request.limit_requests) &&
+         fits(minute ? row.minute_tokens : 0, request.need.tokens, request.limit_tokens) &&
+         fits(month ? row.month_nano_usd : 0, request.need.nano_usd, request.limit_nano_usd);
 }
 
 using Value = std::optional<std::string>;
@@ -203,26 +216,27 @@ Result<Lease> PostgresQuotaPool::Take(const LeaseRequest& request) {
                                         Of(request.limit_requests),
                                         Of(request.limit_tokens),
                                         Of(request.limit_nano_usd)};
+  const std::span<const Value> all(values);
   std::lock_guard lock(leases_->mutex);
-  TARE_TRY(Answer answer, leases_->Run(kTake, values));
   Lease lease;
-  if (PQntuples(answer.get()) == 0) {
-    // A tenant not seen before, or nothing left.
-    const std::span<const Value> who(values.data(), 3);
-    TARE_TRY(const Answer first, leases_->Run(kFirst, who));
-    if (std::string_view(PQcmdTuples(first.get())) == "1") {
-      TARE_TRY(answer, leases_->Run(kTake, values));
+  // Between two statements other gateways may begin the tenant's row, or give back: look again.
+  for (int tries = 0; tries < kTries; ++tries) {
+    TARE_TRY(const Answer answer, leases_->Run(kTake, all));
+    if (PQntuples(answer.get()) > 0) {
+      lease.granted = true;
+      lease.amounts = {Integer(answer.get(), 0, 0), Integer(answer.get(), 0, 1),
+                       Integer(answer.get(), 0, 2)};
+      lease.taken = ReadQuota(answer.get(), 0, 3, request.tenant);
+      return lease;
     }
+    TARE_TRY(const Answer now, leases_->Run(kOne, all.first(1)));
+    if (PQntuples(now.get()) == 0) {
+      TARE_TRY(const Answer first, leases_->Run(kFirst, all.first(3)));
+      continue;
+    }
+    lease.taken = ReadQuota(now.get(), 0, 1, request.tenant);
+    if (!HasRoom(lease.taken, request)) break;
   }
-  if (PQntuples(answer.get()) > 0) {
-    lease.granted = true;
-    lease.amounts = {Integer(answer.get(), 0, 0), Integer(answer.get(), 0, 1),
-                     Integer(answer.get(), 0, 2)};
-    lease.taken = ReadQuota(answer.get(), 0, 3, request.tenant);
-    return lease;
-  }
-  TARE_TRY(const Answer now, leases_->Run(kOne, std::span<const Value>(values.data(), 1)));
-  if (PQntuples(now.get()) > 0) lease.taken = ReadQuota(now.get(), 0, 1, request.tenant);
   return lease;
 }
 

@@ -94,7 +94,10 @@ TEST_F(QuotaPoolTest, IsExactUnderConcurrency) {
         const auto lease =
             pools[static_cast<std::size_t>(i % kGateways)]->Take(Ask(1, 1 + i, kBudget));
         ASSERT_TRUE(lease) << lease.error().message;
-        if (!lease->granted) return;
+        if (!lease->granted) {
+          EXPECT_EQ(lease->taken.minute_requests, kBudget) << "refused only when nothing is left";
+          return;
+        }
         taken += lease->amounts.requests;
       }
     });

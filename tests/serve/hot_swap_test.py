@@ -115,7 +115,8 @@ def start(binary, folder, model):
                       f" flags: [--max-num-seqs, '8']}}}}\n"
                       "models: {m: {targets: [{upstream: tiny}]}}\n"
                       "admin: {port: 0, key_env: TARE_HOT_ADMIN}\n"
-                      f"quota_store: {folder / 'quotas.db'}\n")
+                      f"quota_store: {folder / 'quotas.db'}\n"
+                      f"readiness_store: {folder / 'readiness.json'}\n")
     log = open(folder / "log", "w+")
     process = subprocess.Popen([binary, "serve", "--port", "0", "--packed-cache", "off", "--config", str(config)],
                                stdout=log, stderr=log, env=dict(os.environ, TARE_HOT_ADMIN=ADMIN_KEY))

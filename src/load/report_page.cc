@@ -20,6 +20,7 @@ constexpr const char* kStyle = R"(
   table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
   th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #e2e2e2; }
   th:first-child, td:first-child, td.l, th.l { text-align: left; }
+  td { white-space: nowrap; } td.l { white-space: normal; }
   svg { width: 100%; height: auto; margin: .6rem 0; display: block; break-inside: avoid; }
   svg text { font: 11px system-ui, sans-serif; fill: #444; }
   svg .t { font-size: 13px; font-weight: 600; fill: #1a1a1a; }

@@ -92,7 +92,10 @@ Result<SweepVariant> ParseVariant(const std::string& text) {
   const std::size_t scheme = text.find("://");
   const std::size_t equals = text.find('=');
   const bool labelled = equals != std::string::npos && equals < scheme;
-  variant.label = labelled ? text.substr(0, equals) : text;
+  // A bare URL is its own label, without what all of them begin with.
+  variant.label = labelled                      ? text.substr(0, equals)
+                  : scheme != std::string::npos ? text.substr(scheme + 3)
+                                                : text;
   variant.url = labelled ? text.substr(equals + 1) : text;
   if (variant.label.empty() || variant.url.empty()) {
     return FailParam("against", "--against '{}' is not understood; write NAME=URL", text);

@@ -22,7 +22,7 @@ struct SweepVariant {
   std::vector<std::string> command;  // empty: the server runs already
 };
 
-// "8bit=http://127.0.0.1:8001" or a bare URL, which is its own label.
+// "8bit=http://127.0.0.1:8001" or a bare URL, which is its own label ("127.0.0.1:8001").
 Result<SweepVariant> ParseVariant(const std::string& text);
 
 // Tare's own server for each of "bf16,int8,int4": `program` serve `model` --dtype D on a free port.

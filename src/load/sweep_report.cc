@@ -37,6 +37,12 @@ std::string Cell(const SweepPoint& point, const char* metric) {
   return against == nullptr ? "" : AgainstText(*against);
 }
 
+// What fits beside a chart, in columns; the table has the whole label.
+std::string ChartLabel(const std::string& label) {
+  constexpr std::size_t kMost = 17;
+  return label.size() <= kMost ? label : label.substr(0, kMost - 1) + "…";
+}
+
 Axis FromZero(const std::vector<double>& values, std::string label) {
   double high = 0;
   for (const double v : values) {
@@ -51,7 +57,7 @@ std::string ParetoChart(const SweepResult& result) {
   std::vector<double> xs, ys;
   for (std::size_t v = 0; v < result.variants.size(); ++v) {
     ChartLine line;
-    line.label = result.variants[v].label;
+    line.label = ChartLabel(result.variants[v].label);
     line.color = static_cast<int>(v);
     line.marks = true;
     std::vector<const SweepPoint*> points;
@@ -80,7 +86,7 @@ std::string LatencyChart(const SweepResult& result, const char* title,
   std::vector<double> xs, ys;
   for (std::size_t v = 0; v < result.variants.size(); ++v) {
     ChartLine line;
-    line.label = result.variants[v].label;
+    line.label = ChartLabel(result.variants[v].label);
     line.color = static_cast<int>(v);
     line.marks = true;
     for (const SweepPoint& point : result.points) {

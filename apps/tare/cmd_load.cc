@@ -258,7 +258,11 @@ Result<std::vector<load::SweepVariant>> Variants(const Words& words) {
     }
     return load::ServeVariants(SelfProgram(), words.serve, words.serve_dtype);
   }
-  if (!words.url.empty()) variants.push_back({words.url, words.url, words.model, {}});
+  if (!words.url.empty()) {
+    TARE_TRY(load::SweepVariant first, load::ParseVariant(words.url));
+    first.model = words.model;
+    variants.push_back(std::move(first));
+  }
   for (const std::string& text : words.against) {
     TARE_TRY(load::SweepVariant variant, load::ParseVariant(text));
     variants.push_back(std::move(variant));

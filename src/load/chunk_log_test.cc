@@ -116,7 +116,9 @@ TEST(ChunkLog, MemoryIsBounded) {
   }
   ASSERT_TRUE(log->Close().has_value());
   most = std::max(most, ResidentBytes());
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep what was freed
   EXPECT_LT(most - before, std::size_t{16} << 20);
+#endif
   EXPECT_EQ(log->rows(), kChunks);
   EXPECT_LT(log->bytes(), kChunks * 13) << "compressed to less than half of the text";
 }

@@ -70,13 +70,13 @@ LiveBench::LiveBench(LiveBenchOptions options, store::RunStore store)
 
 Result<std::optional<double>> LiveBench::Open(const Candidate& candidate, int round) {
   if (candidate.kind != Candidate::Kind::kLocal) return std::nullopt;
-  LocalServerOptions options;
+  load::LocalServerOptions options;
   options.command = ServeCommand(options_.program, candidate, 0);
   std::error_code code;
   std::filesystem::create_directories(options_.log_dir, code);
   options.log = options_.log_dir / fmt::format("{}-r{}.log", FileStem(candidate.name), round + 1);
   options.cancelled = options_.cancelled;
-  auto server = LocalServer::Start(options);
+  auto server = load::LocalServer::Start(options);
   if (!server) return Context(std::move(server).error(), "candidate '{}'", candidate.name);
   server_ = std::move(*server);
   return ToSeconds(server_->time_to_ready());

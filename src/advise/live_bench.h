@@ -8,7 +8,7 @@
 #include <string>
 
 #include "advise/advise.h"
-#include "advise/local_server.h"
+#include "load/local_server.h"
 #include "store/run_store.h"
 
 namespace tare::advise {
@@ -35,7 +35,7 @@ class LiveBench final : public Bench {
  private:
   LiveBenchOptions options_;
   store::RunStore store_;
-  std::optional<LocalServer> server_;
+  std::optional<load::LocalServer> server_;
 };
 
 // The options of one measurement; pure.

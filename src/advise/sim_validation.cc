@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "advise/local_server.h"
+#include "load/local_server.h"
 #include "load/runner.h"
 #include "sim/replica_group.h"
 #include "sim/simulate.h"
@@ -26,8 +26,8 @@ class Relay final : public load::ProgressSink {
   const SimValidationOptions& options_;
 };
 
-Result<store::RunRecord> Measure(const SimValidationOptions& options, const LocalServer& server,
-                                 int users) {
+Result<store::RunRecord> Measure(const SimValidationOptions& options,
+                                 const load::LocalServer& server, int users) {
   load::LoadOptions load;
   load.url = server.url();
   load.name = fmt::format("simulation check, {} users", users);
@@ -137,7 +137,7 @@ Result<SimValidation> ValidateSimulation(const SimValidationOptions& options) {
   };
   SimValidation validation;
   validation.calibration = options.calibration;
-  LocalServerOptions server_options;
+  load::LocalServerOptions server_options;
   // What drafts spare depends on the text, which a simulation does not know.
   server_options.command = {options.program, "serve", options.model.string(), "--port", "0",
                             "--speculate",   "off"};
@@ -146,7 +146,7 @@ Result<SimValidation> ValidateSimulation(const SimValidationOptions& options) {
   server_options.log = options.server_log;
   server_options.cancelled = options.cancelled;
   tell("starting the server");
-  TARE_TRY(LocalServer server, LocalServer::Start(server_options));
+  TARE_TRY(load::LocalServer server, load::LocalServer::Start(server_options));
   std::vector<Probe> probes;
   for (const int users : options.probe_users) {
     tell(fmt::format("probe, {} users", users));

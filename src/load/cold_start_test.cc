@@ -24,7 +24,8 @@ std::string ErrorOf(std::vector<std::string> command, std::string url) {
 
 TEST(ColdStart, SaysWhyItCouldNotMeasure) {
   EXPECT_THAT(ErrorOf({}, "http://127.0.0.1:1"), HasSubstr("after '--'"));
-  EXPECT_THAT(ErrorOf({"no-such-program-here"}, "http://127.0.0.1:1"), HasSubstr("cannot start"));
+  EXPECT_THAT(ErrorOf({"no-such-program-here"}, "http://127.0.0.1:1"),
+              HasSubstr("cannot run 'no-such-program-here'"));
   EXPECT_THAT(ErrorOf({"true"}, "http://127.0.0.1:1"), HasSubstr("ended before it was listening"));
   EXPECT_THAT(ErrorOf({"sleep", "20"}, "http://127.0.0.1:1"), HasSubstr("not listening within"));
   EXPECT_THAT(ErrorOf({"true"}, "http://192.0.2.1:1"), HasSubstr("another"));

@@ -6,11 +6,11 @@
 #include <mutex>
 #include <thread>
 
+#include "base/child_process.h"
 #include "load/byte_stream.h"
 #include "load/fleet_wire.h"
 #include "load/frame.h"
 #include "load/recording_wire.h"
-#include "load/server_process.h"
 
 namespace tare::load {
 namespace {
@@ -120,7 +120,7 @@ void ReadRun(Agent& agent) {
 struct Fleet::Impl {
   FleetOptions options;
   std::unique_ptr<Listener> listener;
-  std::vector<ServerProcess> workers;
+  std::vector<ChildProcess> workers;
   std::vector<std::unique_ptr<Agent>> agents;
   std::vector<AgentFacts> facts;
 
@@ -131,9 +131,9 @@ struct Fleet::Impl {
     if (!options.api_key.empty()) ::setenv(kAgentApiKeyVariable, options.api_key.c_str(), 1);
     Status started;
     for (int i = 0; i < options.agents && started; ++i) {
-      Result<ServerProcess> worker =
-          ServerProcess::Start({options.worker_program, "load", "agent", "--join", join, "--name",
-                                fmt::format("worker-{}", i + 1)});
+      Result<ChildProcess> worker =
+          ChildProcess::Start({options.worker_program, "load", "agent", "--join", join, "--name",
+                               fmt::format("worker-{}", i + 1)});
       if (worker) {
         workers.push_back(*std::move(worker));
       } else {

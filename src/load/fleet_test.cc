@@ -13,7 +13,7 @@
 #include "load/pacing_server.h"
 #include "load/random.h"
 #include "load/recording_wire.h"
-#include "load/server_process.h"
+#include "load/test_free_port.h"
 
 namespace tare::load {
 namespace {
@@ -39,7 +39,7 @@ struct LocalFleet {
   explicit LocalFleet(int agents) {
     FleetOptions options;
     options.agents = agents;
-    options.port = FreePort().value();
+    options.port = FreePort();
     options.key = kKey;
     options.patience = seconds(60);
     for (int i = 0; i < agents; ++i) {
@@ -136,7 +136,7 @@ TEST(Fleet, TheScheduleIsTheSameHoweverManySendIt) {
 TEST(Fleet, AStrangerIsTurnedAwayAndTheRightOneJoins) {
   FleetOptions options;
   options.agents = 1;
-  options.port = FreePort().value();
+  options.port = FreePort();
   options.key = kKey;
   options.patience = seconds(60);
   auto wrong = std::async(std::launch::async,
@@ -161,7 +161,7 @@ TEST(Fleet, SaysWhoDidNotCome) {
   EXPECT_THAT(Fleet::Gather(options).error().message, HasSubstr("0 of 2 agents joined"));
   options.key.clear();
   EXPECT_THAT(Fleet::Gather(options).error().message, HasSubstr("--key-file"));
-  AgentOptions agent = Agent(FreePort().value(), "a");
+  AgentOptions agent = Agent(FreePort(), "a");
   agent.patience = milliseconds(50);
   EXPECT_THAT(RunAgent(agent).error().message, HasSubstr("refused"));
 }
@@ -198,7 +198,7 @@ TEST(Fleet, AnAgentThatIsLostMakesTheRunInvalidAndItEnds) {
   const auto server = PacingServer::Start({}).value();
   FleetOptions options;
   options.agents = 2;
-  options.port = FreePort().value();
+  options.port = FreePort();
   options.key = kKey;
   options.patience = seconds(60);
   std::thread mortal([&] { DieInTheRun(options.port); });

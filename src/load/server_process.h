@@ -1,14 +1,14 @@
-// A server started by the load tester itself: for cold starts and for sweeps over precisions.
+// A server whose start is timed from outside, whatever it is: it is known where it will listen.
+// (LocalServer is for our own, which says so itself.)
 //
-// Ownership: the process ends with the object (SIGTERM, then SIGKILL after ten seconds). Its output
-// is discarded. Thread safety: one thread at a time.
+// Ownership, lifetime and thread safety are those of ChildProcess; what it writes to stdout is
+// discarded.
 #pragma once
-
-#include <sys/types.h>
 
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/result.h"
 #include "base/types.h"
 #include "net/url.h"
@@ -17,16 +17,10 @@ namespace tare::load {
 
 class ServerProcess {
  public:
-  // Program and arguments; the program is looked up in PATH.
   static Result<ServerProcess> Start(const std::vector<std::string>& command);
-  ServerProcess(ServerProcess&& other) noexcept;
-  ServerProcess& operator=(ServerProcess&&) = delete;
-  ~ServerProcess();
 
-  int pid() const { return pid_; }
+  int pid() const { return process_.pid(); }
   Nanos started() const { return started_; }
-  bool Running();
-  void Stop();
 
   // Seconds after the start. The process's end and the deadline (since the start) end the wait with
   // an error. Ready: /ready, else /health, answers 200.
@@ -34,15 +28,13 @@ class ServerProcess {
   Result<double> WaitReady(const net::Url& base, Nanos deadline);
 
  private:
-  ServerProcess() = default;
+  ServerProcess(ChildProcess process, Nanos started)
+      : process_(std::move(process)), started_(started) {}
   template <typename Done>
   Result<double> WaitFor(Nanos deadline, const char* what, const Done& done);
 
-  pid_t pid_ = -1;
+  ChildProcess process_;
   Nanos started_{0};
 };
-
-// A port of loopback that nobody listens on now.
-Result<std::uint16_t> FreePort();
 
 }  // namespace tare::load

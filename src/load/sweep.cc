@@ -1,18 +1,20 @@
 #include "load/sweep.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "base/text.h"
 #include "base/units.h"
 #include "load/compare.h"
+#include "load/local_server.h"
 #include "load/probe.h"
-#include "load/server_process.h"
 
 namespace tare::load {
 namespace {
 
-constexpr Nanos kStartDeadline = std::chrono::minutes(10);
 // What a precision is judged by (SPEC LT5): throughput, and the drift of the latencies.
 constexpr const char* kJudged[] = {"output_tokens_per_s", "ttft_p50_s", "tpot_p50_s", "e2e_p99_s"};
 
@@ -26,24 +28,37 @@ std::vector<SweepPoint::Against> AgainstFirst(const store::RunRecord& first,
   return against;
 }
 
+// Where a variant's server writes: beside the results, or where temporary files go.
+std::filesystem::path LogOf(const LoadOptions& base, const SweepVariant& variant) {
+  if (!base.out_dir.empty()) {
+    std::error_code exists;  // what cannot be made is said when the log is opened
+    std::filesystem::create_directories(base.out_dir, exists);
+    return base.out_dir / (variant.label + "-server.log");
+  }
+  return std::filesystem::temp_directory_path() /
+         fmt::format("tare-sweep-{}-{}.log", ::getpid(), variant.label);
+}
+
 // The points of one variant; what it could not measure is an error.
 Status RunVariant(const LoadOptions& base, const std::vector<int>& users, std::size_t number,
                   const SweepHooks& hooks, SweepResult& result) {
-  const SweepVariant& variant = result.variants[number];
+  SweepVariant& variant = result.variants[number];
   LoadOptions options = base;
-  options.url = variant.url;
-  if (!variant.model.empty()) options.model = variant.model;
-  std::optional<ServerProcess> server;
+  std::optional<LocalServer> server;
   if (!variant.command.empty()) {
-    TARE_TRY(ServerProcess started, ServerProcess::Start(variant.command));
-    server.emplace(std::move(started));
-    TARE_TRY(const net::Url url, ParseTargetUrl(variant.url));
     if (hooks.say) hooks.say(variant.label + ": the server is starting");
-    TARE_TRY([[maybe_unused]] const double listening, server->WaitListening(url, kStartDeadline));
-    TARE_TRY([[maybe_unused]] const double ready, server->WaitReady(url, kStartDeadline));
+    LocalServerOptions start;
+    start.command = variant.command;
+    start.log = LogOf(base, variant);
+    start.cancelled = hooks.cancelled;
+    TARE_TRY(LocalServer started, LocalServer::Start(start));
+    server.emplace(std::move(started));
+    variant.url = server->url();
     options.server_pid = server->pid();
     options.target_facts["command"] = variant.command;
   }
+  options.url = variant.url;
+  if (!variant.model.empty()) options.model = variant.model;
   options.target_facts["variant"] = variant.label;
   for (const int n : users) {
     LoadOptions one = options;
@@ -82,6 +97,11 @@ Status RunVariant(const LoadOptions& base, const std::vector<int>& users, std::s
       return Fail(ErrorKind::kCancelled, "the sweep was ended early");
     }
   }
+  if (server) {
+    TARE_RETURN_IF_ERROR(server->Stop());
+    std::error_code kept;
+    if (base.out_dir.empty()) std::filesystem::remove(LogOf(base, variant), kept);
+  }
   return {};
 }
 
@@ -114,11 +134,9 @@ Result<std::vector<SweepVariant>> ServeVariants(const std::string& program,
       return FailParam("serve_dtype", "--serve-dtype '{}' is not understood; write bf16,int8,int4",
                        dtypes);
     }
-    TARE_TRY(const std::uint16_t port, FreePort());
     SweepVariant variant;
     variant.label = dtype;
-    variant.url = fmt::format("http://127.0.0.1:{}", port);
-    variant.command = {program, "serve", model, "--port", std::to_string(port), "--dtype", dtype};
+    variant.command = {program, "serve", model, "--port", "0", "--dtype", dtype};
     variants.push_back(std::move(variant));
   }
   return variants;

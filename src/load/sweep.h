@@ -17,7 +17,7 @@ namespace tare::load {
 
 struct SweepVariant {
   std::string label;
-  std::string url;                   // with a command: where it will listen
+  std::string url;                   // with a command: once it runs
   std::string model;                 // empty: the first the server lists
   std::vector<std::string> command;  // empty: the server runs already
 };
@@ -25,7 +25,8 @@ struct SweepVariant {
 // "8bit=http://127.0.0.1:8001" or a bare URL, which is its own label ("127.0.0.1:8001").
 Result<SweepVariant> ParseVariant(const std::string& text);
 
-// Tare's own server for each of "bf16,int8,int4": `program` serve `model` --dtype D on a free port.
+// Tare's own server for each of "bf16,int8,int4": `program` serve `model` --dtype D on a port of
+// its own.
 Result<std::vector<SweepVariant>> ServeVariants(const std::string& program,
                                                 const std::string& model,
                                                 const std::string& dtypes);

@@ -5,7 +5,6 @@
 #include <rapidcheck/gtest.h>
 
 #include "load/pacing_server.h"
-#include "load/server_process.h"
 
 namespace tare::load {
 namespace {
@@ -69,8 +68,7 @@ TEST(Sweep, EveryVariantAtEveryNumberOfUsers) {
 
 TEST(Sweep, AServerThatDoesNotStartIsNamedAndTheOthersGoOn) {
   const auto server = PacingServer::Start({}).value();
-  SweepVariant broken{
-      "broken", "http://127.0.0.1:" + std::to_string(FreePort().value()), "", {"false"}};
+  const SweepVariant broken{"broken", "", "", {"false"}};
   const SweepResult result =
       RunSweep(Options(), {2}, {broken, {"good", server->url(), "", {}}}, {}).value();
   EXPECT_EQ(result.points.size(), 1u);
@@ -93,7 +91,6 @@ TEST(Sweep, ReadsItsWords) {
   ASSERT_EQ(served.size(), 2u);
   EXPECT_EQ(served[1].label, "int8");
   EXPECT_EQ(served[1].command.back(), "int8");
-  EXPECT_NE(served[0].url, served[1].url);
   EXPECT_FALSE(ServeVariants("tare", "m", "bf16,,int8").has_value());
 }
 

@@ -1,4 +1,4 @@
-#include "advise/local_server.h"
+#include "load/local_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "base/files.h"
 #include "net/http_client.h"
 
-namespace tare::advise {
+namespace tare::load {
 namespace {
 
 using ::testing::HasSubstr;
@@ -163,4 +163,4 @@ TEST_F(LocalServerTest, OurDeathKillsIt) {
 }
 
 }  // namespace
-}  // namespace tare::advise
+}  // namespace tare::load

@@ -1,22 +1,16 @@
 #include "gateway/proxy_process.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "net/http_client.h"
-
-extern char** environ;
 
 namespace tare::bench {
 
@@ -49,19 +43,8 @@ double RssOf(pid_t pid) {
 Result<std::unique_ptr<ProxyProcess>> ProxyProcess::Start(const std::vector<std::string>& command,
                                                           const std::string& ready_url,
                                                           const std::string& log_file) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log_file.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  pid_t pid = 0;
-  const int code = ::posix_spawnp(&pid, words[0], &actions, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) return Fail(ErrorKind::kIo, "cannot start '{}'", command[0]);
-  std::unique_ptr<ProxyProcess> process(new ProxyProcess(pid));
+  TARE_TRY(ChildProcess child, ChildProcess::Start(command, log_file));
+  std::unique_ptr<ProxyProcess> process(new ProxyProcess(std::move(child)));
   TARE_TRY(const net::Url url, net::ParseUrl(ready_url));
   for (int i = 0; i < kReadyTries; ++i) {
     net::ClientRequest request;
@@ -73,14 +56,9 @@ Result<std::unique_ptr<ProxyProcess>> ProxyProcess::Start(const std::vector<std:
   return Fail(ErrorKind::kUnavailable, "'{}' did not become ready; see '{}'", command[0], log_file);
 }
 
-ProxyProcess::~ProxyProcess() {
-  ::kill(pid_, SIGTERM);
-  ::waitpid(pid_, nullptr, 0);
-}
-
 std::vector<pid_t> ProxyProcess::Processes() const {
-  std::vector<pid_t> all = {pid_};
-  std::ifstream in(fmt::format("/proc/{0}/task/{0}/children", pid_));
+  std::vector<pid_t> all = {process_.pid()};
+  std::ifstream in(fmt::format("/proc/{0}/task/{0}/children", process_.pid()));
   for (pid_t child = 0; in >> child;) all.push_back(child);
   return all;
 }

@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/result.h"
 
 namespace tare::bench {
@@ -17,16 +19,15 @@ class ProxyProcess {
   static Result<std::unique_ptr<ProxyProcess>> Start(const std::vector<std::string>& command,
                                                      const std::string& ready_url,
                                                      const std::string& log_file);
-  ~ProxyProcess();  // SIGTERM, then waits
 
   // User and system time of the process and its children that live, seconds.
   double CpuSeconds() const;
   double RssMiB() const;
 
  private:
-  explicit ProxyProcess(pid_t pid) : pid_(pid) {}
+  explicit ProxyProcess(ChildProcess process) : process_(std::move(process)) {}
   std::vector<pid_t> Processes() const;
-  pid_t pid_;
+  ChildProcess process_;
 };
 
 // A port that was free a moment ago.

@@ -85,14 +85,6 @@ Grid BestGrid(const float* values, const float* importance, std::int64_t count,
   return best;
 }
 
-template <typename Block>
-void WriteNibbles(const std::uint8_t* codes, Block& block) {
-  constexpr int kHalf = kernels::kStoredGroup / 2;
-  for (int i = 0; i < kHalf; ++i) {
-    block.codes[i] = static_cast<std::uint8_t>(codes[i] | codes[i + kHalf] << 4);
-  }
-}
-
 }  // namespace
 
 StoredType CodedMatrix::stored_type() const {
@@ -122,11 +114,11 @@ std::vector<std::byte> CodedMatrix::Blocks() const {
         put(block);
       } else if (rule.zero_point) {
         kernels::BlockCodes4Zero block{scales[at], zeros[at], {}};
-        WriteNibbles(from, block);
+        kernels::WriteNibbles(from, block);
         put(block);
       } else {
         kernels::BlockCodes4 block{scales[at], {}};
-        WriteNibbles(from, block);
+        kernels::WriteNibbles(from, block);
         put(block);
       }
     }

@@ -105,9 +105,16 @@ struct CodeGroup {
 CodeGroup ReadCodes(StoredType type, const std::byte* row, std::int64_t group);
 
 inline const std::byte* RowBytes(const TensorView& tensor, std::int64_t row) {
-  const auto row_bytes = static_cast<std::size_t>(tensor.cols / BlockElements(tensor.type)) *
-                         static_cast<std::size_t>(BlockBytes(tensor.type));
-  return tensor.data.data() + static_cast<std::size_t>(row) * row_bytes;
+  return tensor.data.data() + static_cast<std::size_t>(row) * RowSize(tensor.type, tensor.cols);
+}
+
+// kStoredGroup codes of 4 bits as all these blocks have them: code i low, code i + 16 high.
+template <typename Block>
+void WriteNibbles(const std::uint8_t* codes, Block& block) {
+  constexpr int kHalf = kStoredGroup / 2;
+  for (int i = 0; i < kHalf; ++i) {
+    block.codes[i] = static_cast<std::uint8_t>(codes[i] | codes[i + kHalf] << 4);
+  }
 }
 
 }  // namespace tare::kernels

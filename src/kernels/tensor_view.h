@@ -37,6 +37,11 @@ const char* ToString(StoredType type);
 // Elements per block (1 for plain types) and bytes per block.
 int BlockElements(StoredType type);
 int BlockBytes(StoredType type);
+// Bytes of `cols` values, a whole number of blocks.
+inline std::size_t RowSize(StoredType type, std::int64_t cols) {
+  return static_cast<std::size_t>(cols / BlockElements(type)) *
+         static_cast<std::size_t>(BlockBytes(type));
+}
 
 struct TensorView {
   StoredType type = StoredType::kF32;

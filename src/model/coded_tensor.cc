@@ -60,14 +60,6 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) {
   return StoredTensor{{}, shape, 0, ""}.ShapeText();
 }
 
-template <typename Block>
-void WriteCodes4(const std::uint8_t* codes, Block& block) {
-  constexpr int kHalf = kernels::kStoredGroup / 2;
-  for (int i = 0; i < kHalf; ++i) {
-    block.codes[i] = static_cast<std::uint8_t>(codes[i] | codes[i + kHalf] << 4);
-  }
-}
-
 }  // namespace
 
 bool CodedTensor::HoldsCodes(const QuantConfig& config, std::string_view end,
@@ -497,11 +489,11 @@ void CodedTensor::EncodeRow(std::int64_t n, const std::uint8_t* codes,
     const std::size_t at = ScaleAt(n, k / group_);
     if (form_.type == StoredType::kCodes4) {
       kernels::BlockCodes4 block{scales[at], {}};
-      WriteCodes4(codes + k, block);
+      kernels::WriteNibbles(codes + k, block);
       std::memcpy(out, &block, sizeof block);
     } else if (form_.type == StoredType::kCodes4Zero) {
       kernels::BlockCodes4Zero block{scales[at], zero_at(at), {}};
-      WriteCodes4(codes + k, block);
+      kernels::WriteNibbles(codes + k, block);
       std::memcpy(out, &block, sizeof block);
     } else {
       kernels::BlockCodes8 block{scales[at], {}};
@@ -515,8 +507,7 @@ void CodedTensor::EncodeRow(std::int64_t n, const std::uint8_t* codes,
 
 Result<TensorValues> CodedTensor::Decode(ThreadPool& pool) const {
   TARE_TRY(const std::vector<float> scales, ReadScales());
-  const auto row_bytes = static_cast<std::size_t>(cols_ / kernels::BlockElements(form_.type)) *
-                         static_cast<std::size_t>(kernels::BlockBytes(form_.type));
+  const std::size_t row_bytes = kernels::RowSize(form_.type, cols_);
   const auto total = static_cast<std::size_t>(rows_) * row_bytes;
   std::shared_ptr<std::vector<std::byte>> memory;
   try {

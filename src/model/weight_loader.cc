@@ -17,11 +17,6 @@ using kernels::WeightType;
 
 constexpr std::size_t kLeftOversShown = 5;
 
-std::size_t RowBytes(const TensorView& view) {
-  return static_cast<std::size_t>(view.cols / kernels::BlockElements(view.type)) *
-         static_cast<std::size_t>(kernels::BlockBytes(view.type));
-}
-
 // The stored row that belongs at `row` when neighbouring pairs become halves.
 std::int64_t SourceRow(std::int64_t row, const std::optional<RotatedHeads>& rotated) {
   if (!rotated) return row;
@@ -76,7 +71,7 @@ struct RowsOf {
 Assembled Assemble(const TensorView& outline, std::span<const RowsOf> parts) {
   Assembled out;
   out.view = outline;
-  const std::size_t row_bytes = RowBytes(out.view);
+  const std::size_t row_bytes = kernels::RowSize(out.view.type, out.view.cols);
   out.bytes.resize(static_cast<std::size_t>(out.view.rows) * row_bytes);
   std::byte* to = out.bytes.data();
   std::vector<float> row_values(static_cast<std::size_t>(out.view.cols));
@@ -266,7 +261,8 @@ Result<TensorValues> WeightLoader::ValuesOf(const Piece& piece) const {
   TARE_TRY(TensorValues values, checkpoint_.Values(piece.tensor, *options_.pool));
   if (piece.slice >= 0) {
     TensorView& view = values.view;
-    const std::size_t bytes = static_cast<std::size_t>(piece.form.rows) * RowBytes(view);
+    const std::size_t bytes =
+        static_cast<std::size_t>(piece.form.rows) * kernels::RowSize(view.type, view.cols);
     view.rows = piece.form.rows;
     view.data = view.data.subspan(static_cast<std::size_t>(piece.slice) * bytes, bytes);
   }

@@ -485,7 +485,9 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
   command->add_option("--speedup", words->speedup, "Replay a trace this many times as fast");
   command->add_option("--duration", words->duration, "Of the measured window: 60s, 5m")
       ->default_str("60s");
-  command->add_option("--requests", words->requests, "End after this many requests instead");
+  command->add_option("--requests", words->requests,
+                      "End after this many requests instead; with --turns,\n"
+                      "sessions begun are played to their end (open loop: this many sessions)");
   command->add_option("--warm-up", words->warm_up, "Before the window, not counted")
       ->default_str("a tenth of the duration, at most 10s");
   command->add_option("--drain", words->drain, "How long answers may take after the window")

@@ -60,6 +60,7 @@ struct Session {
   int turn = 0;  // the next one, or the one in flight
   int turns = 1;
   int user = -1;           // of the closed loop
+  int reserved = 0;        // later turns already taken from a set number of requests
   std::string history;     // the messages so far, JSON objects with commas between
   std::string question;    // of the turn in flight, as a JSON string
   std::uint32_t seen = 0;  // tokens of the last prompt and its answer, told by the server
@@ -183,7 +184,11 @@ class Worker {
       At(record.end + think, [this, session](Nanos at) { NextTurn(session, at); });
       return;
     }
-    if (session != nullptr) counters().sessions.fetch_sub(1, std::memory_order_relaxed);
+    if (session != nullptr) {
+      counters().sessions.fetch_sub(1, std::memory_order_relaxed);
+      counters().issued.fetch_sub(static_cast<std::uint64_t>(session->reserved),
+                                  std::memory_order_relaxed);
+    }
     if (user < 0) return;
     // A server that refuses at once must not be hammered by a busy loop: a failed user waits.
     constexpr Nanos kPauseAfterFailure = std::chrono::milliseconds(100);
@@ -237,19 +242,28 @@ class Worker {
 
   void NextTurn(const std::shared_ptr<Session>& session, Nanos intended) {
     const bool measured = intended >= plan().window_begin;
-    if (MayIssue(intended, measured, session->user)) {
+    const bool paid = std::exchange(session->reserved, std::max(0, session->reserved - 1)) > 0;
+    if (MayIssue(intended) && (paid || session->user < 0 || !measured || Take(1))) {
       return Send(session->number, intended, measured, session->user, session);
     }
     counters().sessions.fetch_sub(1, std::memory_order_relaxed);
     if (session->user >= 0) UserLeaves();
   }
 
-  // Whether a request may still begin; in a closed loop with a set number, it takes one of them.
-  bool MayIssue(Nanos intended, bool measured, int user) {
-    if (shared_->stop.load(std::memory_order_relaxed) || intended >= plan().window_end)
-      return false;
-    if (user < 0 || !measured || plan().requests == 0) return true;
-    return counters().issued.fetch_add(1, std::memory_order_relaxed) < plan().requests;
+  // Whether a request may still begin.
+  bool MayIssue(Nanos intended) const {
+    return !shared_->stop.load(std::memory_order_relaxed) && intended < plan().window_end;
+  }
+
+  // Takes `count` of a set number of requests, if any is left. All turns of a session are taken
+  // when it begins: the last ones are played to their end, and none is cut by the number.
+  bool Take(int count) {
+    if (plan().requests == 0) return true;
+    const auto taken = static_cast<std::uint64_t>(count);
+    if (counters().issued.fetch_add(taken, std::memory_order_relaxed) < plan().requests)
+      return true;
+    counters().issued.fetch_sub(taken, std::memory_order_relaxed);
+    return false;
   }
 
   void UserLeaves() {
@@ -280,10 +294,14 @@ class Worker {
 
   void NextOfUser(int user, Nanos intended) {
     const bool measured = intended >= plan().window_begin;
-    if (!MayIssue(intended, measured, user)) return UserLeaves();
     const auto number = static_cast<std::uint64_t>(user) +
-                        per_user_[user]++ * static_cast<std::uint64_t>(plan().arrival.users);
-    Send(number, intended, measured, user, Begin(number, user));
+                        per_user_[user] * static_cast<std::uint64_t>(plan().arrival.users);
+    const int turns = plan().sessions ? plan().prompts->Turns(number) : 1;
+    if (!MayIssue(intended) || (measured && !Take(turns))) return UserLeaves();
+    ++per_user_[user];
+    std::shared_ptr<Session> session = Begin(number, user);
+    if (measured && session != nullptr) session->reserved = turns - 1;
+    Send(number, intended, measured, user, std::move(session));
   }
 
   // A new session, or nothing when requests stand alone.

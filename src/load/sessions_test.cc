@@ -164,6 +164,18 @@ TEST(Sessions, InTheOpenLoopSessionsArriveAndTurnsFollowAnswers) {
   }
 }
 
+TEST(Sessions, NoneIsCutByTheNumberOfRequests) {
+  CachingServer server;
+  for (const std::uint64_t requests : {2u, 4u, 7u, 10u}) {
+    LoadOptions options = Options(server.url(), 3);
+    options.requests = requests;
+    const store::RunRecord record = RunLoad(options, nullptr).value();
+    const json& sessions = record.workload["sessions"];
+    EXPECT_EQ(sessions["begun"], sessions["complete"]);
+    EXPECT_EQ(sessions["begun"], (requests + 2) / 3) << requests << " requests";
+  }
+}
+
 TEST(Sessions, AFailedTurnEndsItsSession) {
   CachingServer server(/*fail_from_turn=*/1);
   LoadOptions options = Options(server.url(), 3);

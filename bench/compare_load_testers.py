@@ -82,15 +82,18 @@ def wrk(arguments, url):
     return float(found.group(1))
 
 
-def guidellm(arguments, url):
+def guidellm(arguments, url):  # its command line from version 0.8 on
     with tempfile.TemporaryDirectory() as out:
         report = os.path.join(out, "report.json")
-        result = run([arguments.guidellm, "benchmark", "run", "--target", url, "--profile",
-                      "concurrent", "--rate", str(arguments.users), "--max-seconds",
-                      str(arguments.seconds), "--data",
-                      f"prompt_tokens=8,output_tokens={arguments.output_tokens}", "--processor",
-                      arguments.processor, "--model", "pacing", "--output-dir", out, "--outputs",
-                      "report.json", "--disable-progress"], arguments.seconds)
+        result = run([arguments.guidellm, "run", "--backend",
+                      f"kind=openai_http,target={url},model=pacing,validate_backend=false",
+                      "--profile", f"kind=concurrent,streams={arguments.users}",
+                      "--constraint", f"kind=max_duration,seconds={arguments.seconds}",
+                      "--tokenizer", f"kind=hf_auto,model={arguments.processor}",
+                      "--data", "kind=synthetic_text,prompt_tokens=8,"
+                      f"output_tokens={arguments.output_tokens}",
+                      "--output", f"kind=json,path={report}", "--disable-console"],
+                     arguments.seconds)
         if not os.path.exists(report):
             sys.exit(fail(f"guidellm wrote no report: {result.stderr[-600:]}"))
         with open(report, encoding="utf-8") as file:

@@ -179,7 +179,8 @@ void Connection::Answer(std::string_view head, std::string_view body) {
   if (head.find("completions HTTP/") == std::string_view::npos) {
     return plain(404, R"({"error":{"message":"no such path"}})");
   }
-  tokens_ = std::max(1, NumberAfter(body, "\"max_tokens\":", 16));
+  tokens_ = std::max(
+      1, NumberAfter(body, "\"max_tokens\":", NumberAfter(body, "\"max_completion_tokens\":", 16)));
   prompt_ = CountWords(body);
   if (body.find("\"stream\":true") == std::string_view::npos) {
     return plain(200, fmt::format("{{\"choices\":[{{\"index\":0,\"message\":{{\"role\":"

@@ -382,7 +382,10 @@ Result<store::RunRecord> RunLoad(const LoadOptions& given, ProgressSink* sink) {
   }
 
   Window window{plan.start, plan.window_begin, plan.window_end};
-  if (plan.window_end == Nanos::max() || cancelled) {
+  // What ends by a count or a trace's last line may be over long before its window: the rest of the
+  // window is no time under load.
+  const bool counted = options.requests > 0 || trace != nullptr;
+  if (plan.window_end == Nanos::max() || cancelled || (counted && stopped < plan.window_end)) {
     window.end = std::max(LastMeasuredEnd(recording.recorder, plan.window_begin + Nanos(1)),
                           plan.window_begin + Nanos(1));
     window.end = std::min(window.end, std::max(stopped, plan.window_begin + Nanos(1)));

@@ -81,6 +81,21 @@ TEST(RunLoad, MeasuresWhatAServerOfKnownTimesDid) {
   EXPECT_EQ(record->series["requests"]["ok"].size(), 40u);
 }
 
+TEST(RunLoad, WhatEndsByItsCountIsMeasuredOverTheTimeItTook) {
+  const auto server = PacingServer::Start({}).value();
+  for (const auto kind : {ArrivalSpec::Kind::kClosed, ArrivalSpec::Kind::kConstant}) {
+    LoadOptions options = Options(server->url(), 2, 20);
+    options.arrival.kind = kind;
+    options.arrival.rate = 200;
+    options.duration = std::chrono::hours(1);
+    options.warm_up = Nanos(0);
+    const store::RunSummary s = RunLoad(options, nullptr).value().summary;
+    EXPECT_EQ(s.ok, 20u);
+    EXPECT_LT(s.duration_s, 600);
+    EXPECT_NEAR(s.requests_per_s * s.duration_s, 20, 1e-6);
+  }
+}
+
 TEST(RunLoad, TokensPerChunkAreKept) {
   PacingOptions pacing;
   pacing.tokens_per_chunk = 4;

@@ -23,6 +23,10 @@ class GroupedQueryAttention : public AttentionBlock {
 
     step.activations.Set(x, step.rows, qkv_.cols());
     kernels::MatMul(qkv_, step.activations, projected, 0, step.pool);
+    if (step.lora != nullptr) {
+      step.lora->Add(layer, LoraSite::kAttentionInput, x, projected,
+                     static_cast<std::int64_t>(width), step.pool);
+    }
     float* q = projected;
     float* k = q + query_size_;
     float* v = k + key_size_;
@@ -50,6 +54,9 @@ class GroupedQueryAttention : public AttentionBlock {
     kernels::Attention(step.kv, layer, heads_, scale_, step.sequences, q, mixed, step.pool);
     step.activations.Set(mixed, step.rows, output_.cols());
     kernels::MatMul(output_, step.activations, out, 0, step.pool);
+    if (step.lora != nullptr) {
+      step.lora->Add(layer, LoraSite::kAttentionOutput, mixed, out, output_.rows(), step.pool);
+    }
   }
 
   std::size_t bytes() const override { return qkv_.bytes() + output_.bytes(); }

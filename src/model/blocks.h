@@ -18,6 +18,7 @@
 #include "kernels/matmul.h"
 #include "model/expert_use.h"
 #include "model/language_model.h"
+#include "model/lora_batch.h"
 #include "model/rope.h"
 #include "model/weight_loader.h"
 
@@ -62,6 +63,7 @@ struct Workspace {
   std::vector<int> positions;           // [rows]
   kernels::GroupedMatMul grouped;
   ExpertWorkspace experts;
+  LoraBatch lora;
 };
 
 struct Step {
@@ -74,6 +76,7 @@ struct Step {
   kernels::Activations& activations;
   Workspace& workspace;
   ThreadPool& pool;
+  LoraBatch* lora = nullptr;  // null: no row has an adapter
 };
 
 // x: [rows, hidden], normalised; out: [rows, hidden].

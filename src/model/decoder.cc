@@ -63,6 +63,7 @@ class Decoder : public LanguageModel {
               .activations = activations_,
               .workspace = ws_,
               .pool = *pool_};
+    if (ws_.lora.Begin(input)) step.lora = &ws_.lora;
     Embed(input, x);
     Angles(step);
     ExpertUse& use = ws_.experts.use;

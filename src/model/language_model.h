@@ -13,11 +13,15 @@
 
 namespace tare::model {
 
+class LoraAdapter;
+
 // One step's rows, all sequences concatenated.
 struct ForwardInput {
   std::span<const TokenId> tokens;                   // [rows]
   std::span<const kernels::SequenceRows> sequences;  // cover [0, rows) in order
   std::span<const int> logit_rows;                   // rows whose logits are wanted
+  // Of each sequence, null for none; an empty span: none has one. Made for this model.
+  std::span<const LoraAdapter* const> adapters = {};
 };
 
 // Thread safety: one Forward at a time (it uses the model's pool and scratch memory).

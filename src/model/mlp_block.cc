@@ -14,19 +14,29 @@ class GatedMlp : public FeedForwardBlock {
     float* activated = step.workspace.activated.Get(rows * size);
     step.activations.Set(x, step.rows, gate_up_.cols());
     kernels::MatMul(gate_up_, step.activations, projected, 0, step.pool);
+    const bool adapted = step.lora != nullptr && adapted_layer_ >= 0;
+    if (adapted) {
+      step.lora->Add(adapted_layer_, LoraSite::kMlpInput, x, projected,
+                     2 * std::int64_t{intermediate_}, step.pool);
+    }
     kernels::SiluMultiply(projected, projected + size, 2 * std::int64_t{intermediate_}, step.rows,
                           intermediate_, activated, step.pool);
     step.activations.Set(activated, step.rows, down_.cols());
     kernels::MatMul(down_, step.activations, out, 0, step.pool);
+    if (adapted) {
+      step.lora->Add(adapted_layer_, LoraSite::kMlpOutput, activated, out, down_.rows(), step.pool);
+    }
   }
 
   std::size_t bytes() const override { return gate_up_.bytes() + down_.bytes(); }
 
   static Result<std::unique_ptr<FeedForwardBlock>> Load(WeightLoader& weights, int hidden,
                                                         int intermediate, int layer,
-                                                        const char* suffix) {
+                                                        bool shared_expert) {
     auto block = std::make_unique<GatedMlp>();
     block->intermediate_ = intermediate;
+    block->adapted_layer_ = shared_expert ? -1 : layer;
+    const char* suffix = shared_expert ? "_shexp" : "";
     const auto name = [&](const char* part) {
       return LayerName(layer, std::string(part) + suffix + ".weight");
     };
@@ -39,6 +49,7 @@ class GatedMlp : public FeedForwardBlock {
 
  private:
   int intermediate_ = 0;
+  int adapted_layer_ = -1;  // as adapters number it; -1: they leave this one alone
   kernels::PackedMatrix gate_up_;
   kernels::PackedMatrix down_;
 };
@@ -47,13 +58,12 @@ class GatedMlp : public FeedForwardBlock {
 
 Result<std::unique_ptr<FeedForwardBlock>> LoadGatedMlp(WeightLoader& weights,
                                                        const ModelConfig& config, int layer) {
-  return GatedMlp::Load(weights, config.hidden, config.intermediate, layer, "");
+  return GatedMlp::Load(weights, config.hidden, config.intermediate, layer, false);
 }
 
 Result<std::unique_ptr<FeedForwardBlock>> LoadSharedExpert(WeightLoader& weights,
                                                            const ModelConfig& config, int layer) {
-  return GatedMlp::Load(weights, config.hidden, config.experts->shared_intermediate, layer,
-                        "_shexp");
+  return GatedMlp::Load(weights, config.hidden, config.experts->shared_intermediate, layer, true);
 }
 
 }  // namespace tare::model

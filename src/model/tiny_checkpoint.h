@@ -283,7 +283,8 @@ inline std::string TinyGguf(const TinyModel& model, const TinyEdit& edit = {},
 // the logits of every position.
 inline std::vector<std::vector<float>> RunTokens(LanguageModel& model,
                                                  std::span<const TokenId> tokens, int chunk,
-                                                 kernels::KvType kv_type = kernels::KvType::kF32) {
+                                                 kernels::KvType kv_type = kernels::KvType::kF32,
+                                                 const LoraAdapter* adapter = nullptr) {
   const auto count = static_cast<int>(tokens.size());
   const int page_count = count / kernels::kTokensPerPage + 1;
   auto kv =
@@ -302,7 +303,8 @@ inline std::vector<std::vector<float>> RunTokens(LanguageModel& model,
     std::vector<float> logits(static_cast<std::size_t>(rows) * vocab);
     model.Forward({tokens.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(rows)),
                    {&sequence, 1},
-                   wanted},
+                   wanted,
+                   {&adapter, 1}},
                   *kv, logits);
     for (int i = 0; i < rows; ++i) {
       const auto from =

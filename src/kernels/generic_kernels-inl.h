@@ -419,3 +419,4 @@ void FinishTile(const AttentionTile& tile, const float* state) {
 }  // namespace tare::kernels::TARE_KERNELS_NAMESPACE
 
 #include "kernels/generic_rows-inl.h"
+#include "kernels/encoder_rows-inl.h"

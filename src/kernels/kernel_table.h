@@ -18,6 +18,32 @@ struct CodeRows {
   float* half_sums;
 };
 
+// One head of one sequence for encoder_kernels.h; q, k and v have `stride` floats between tokens.
+struct WholeHead {
+  const float* q;
+  const float* k;
+  const float* v;
+  std::int64_t stride;
+  const float* q_bias;  // [dim], as the next two
+  const float* k_bias;
+  const float* v_bias;
+  int length;  // tokens
+  int dim;
+  float scale;
+  float* out;
+  std::int64_t out_stride;
+  float* scratch;
+};
+
+// The rows of encoder_kernels.h.
+struct EncoderKernels {
+  void (*layer_norm_row)(const float* x, const float* delta, const float* delta_bias,
+                         const float* weight, const float* bias, float epsilon, std::int64_t cols,
+                         float* out);
+  void (*bias_gelu_row)(float* x, const float* bias, std::int64_t cols);
+  void (*attend_whole)(const WholeHead& head);
+};
+
 struct KernelTable {
   const char* name;
 
@@ -55,6 +81,7 @@ struct KernelTable {
                            std::int64_t cols, bool add, float* out);
   void (*rope_neighbours)(float* head, const float* angles, int frequencies);
   void (*rope_halves)(float* head, const float* angles, int frequencies);
+  EncoderKernels encoder;
 };
 
 extern const KernelTable kScalarKernels;

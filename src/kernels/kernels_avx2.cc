@@ -25,6 +25,7 @@ constinit const KernelTable kAvx2Kernels = {
     .weighted_sum_row = avx2::WeightedSumRow,
     .rope_neighbours = avx2::RopeNeighbours,
     .rope_halves = avx2::RopeHalves,
+    .encoder = avx2::kEncoder,
 };
 
 }  // namespace tare::kernels

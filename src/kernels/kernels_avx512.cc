@@ -33,6 +33,7 @@ constinit const KernelTable kAmxKernels = {
     .weighted_sum_row = avx512::WeightedSumRow,
     .rope_neighbours = avx512::RopeNeighbours,
     .rope_halves = avx512::RopeHalves,
+    .encoder = avx512::kEncoder,
 };
 
 constinit const KernelTable kAvx512Kernels = {
@@ -53,6 +54,7 @@ constinit const KernelTable kAvx512Kernels = {
     .weighted_sum_row = avx512::WeightedSumRow,
     .rope_neighbours = avx512::RopeNeighbours,
     .rope_halves = avx512::RopeHalves,
+    .encoder = avx512::kEncoder,
 };
 
 }  // namespace tare::kernels

@@ -22,6 +22,7 @@ constinit const KernelTable kScalarKernels = {
     .weighted_sum_row = scalar::WeightedSumRow,
     .rope_neighbours = scalar::RopeNeighbours,
     .rope_halves = scalar::RopeHalves,
+    .encoder = scalar::kEncoder,
 };
 
 }  // namespace tare::kernels

@@ -33,7 +33,10 @@ enum class Tier { kInteractive, kBatch };
 struct ChatRequest {
   std::string id;  // request id, ours
   std::string model;
-  std::string messages_json;           // the "messages" array as JSON text, for the chat template
+  std::string messages_json;  // the "messages" array as JSON text, for the chat template
+  // What the answer begins with already: the last message, taken out of messages_json, where the
+  // request says continue_final_message (extension, as vLLM has it). The answer is what follows.
+  std::string answer_prefix;
   std::string tools_json;              // the "tools" array or empty
   std::string template_kwargs_json;    // extension: further variables of the chat template
   std::string prompt;                  // plain completion

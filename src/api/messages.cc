@@ -171,6 +171,38 @@ Result<std::string> NormalizeMessages(dom::element messages, std::vector<Error>&
   return out;
 }
 
+Result<std::string> TakeAnswerPrefix(std::string& messages_json) {
+  const auto refuse = [] {
+    return FailParam(
+        "continue_final_message",
+        "continue_final_message needs a last message of the assistant with a text, and "
+        "one before it");
+  };
+  dom::parser parser;
+  dom::array array;
+  if (parser.parse(messages_json).get(array) || array.size() < 2) return refuse();
+  std::string before("[");
+  dom::element last;
+  std::size_t index = 0;
+  for (const dom::element message : array) {
+    if (++index == array.size()) {
+      last = message;
+      break;
+    }
+    if (index > 1) before.push_back(',');
+    before.append(simdjson::minify(message));
+  }
+  before.push_back(']');
+  std::string_view role, content;
+  if (last["role"].get(role) || role != "assistant" || last["content"].get(content) ||
+      content.empty()) {
+    return refuse();
+  }
+  std::string prefix(content);
+  messages_json = std::move(before);
+  return prefix;
+}
+
 Result<std::string> NormalizeTools(dom::element tools) {
   dom::array array;
   if (tools.get(array)) return FailParam("tools", "tools must be an array");

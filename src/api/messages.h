@@ -17,6 +17,10 @@ namespace tare::api {
 Result<std::string> NormalizeMessages(simdjson::dom::element messages,
                                       std::vector<Error>& unsupported);
 
+// Takes the last message, which must be the assistant's and plain text, out of a normalized array,
+// and gives its text.
+Result<std::string> TakeAnswerPrefix(std::string& messages_json);
+
 // Checks a "tools" array (functions with a name) and writes it unchanged.
 Result<std::string> NormalizeTools(simdjson::dom::element tools);
 

@@ -149,6 +149,7 @@ struct Draft {
   std::optional<int> top_logprobs;
   std::optional<int> max_completion_tokens;
   bool tools_off = false;
+  bool continues = false;
 };
 
 // A feature that changes the answer must not be ignored by those who do not have it.
@@ -290,6 +291,8 @@ Status ReadChatField(std::string_view key, dom::element value, Draft& draft) {
     return ReadModalities(value, draft);
   } else if (key == "audio") {
     NotEverywhere(draft, "audio", "audio is not supported by this model");
+  } else if (key == "continue_final_message") {
+    return ReadBool(value, "continue_final_message", draft.continues);
   } else if (key == "chat_template_kwargs") {
     if (!value.is_object()) {
       return FailParam("chat_template_kwargs", "chat_template_kwargs must be an object");
@@ -398,6 +401,9 @@ Result<ChatRequest> ReadChatRequest(std::string_view body) {
   TARE_TRY(Draft draft, ReadFields(body, ReadChatField));
   if (!draft.has_messages) return FailParam("messages", "messages is missing");
   TARE_RETURN_IF_ERROR(Settle(draft));
+  if (draft.continues) {
+    TARE_TRY(draft.request.answer_prefix, TakeAnswerPrefix(draft.request.messages_json));
+  }
   return std::move(draft.request);
 }
 

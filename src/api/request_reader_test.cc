@@ -274,5 +274,23 @@ TEST(ReadChatRequest, SurvivesAnyValueAnywhere) {
   });
 }
 
+TEST(ChatRequest, ContinuesItsLastMessage) {
+  const auto request = ReadChatRequest(
+      R"({"continue_final_message":true,"model":"m","messages":[{"role":"user","content":"a"},)"
+      R"({"role":"assistant","content":"It is"}]})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->answer_prefix, "It is");
+  EXPECT_EQ(request->messages_json, R"([{"role":"user","content":"a"}])");
+  for (const char* messages :
+       {R"([{"role":"assistant","content":"a"}])",
+        R"([{"role":"user","content":"a"},{"role":"user","content":"b"}])",
+        R"([{"role":"user","content":"a"},{"role":"assistant","content":""}])"}) {
+    const auto refused = ReadChatRequest(
+        std::string(R"({"model":"m","continue_final_message":true,"messages":)") + messages + "}");
+    ASSERT_FALSE(refused) << messages;
+    EXPECT_EQ(refused.error().param, "continue_final_message");
+  }
+}
+
 }  // namespace
 }  // namespace tare::api

@@ -228,6 +228,40 @@ Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view mo
   return out;
 }
 
+Result<std::string> ContinuationBody(std::string_view wire_body, std::string_view written,
+                                     int tokens_left) {
+  const auto members = TopLevelMembers(wire_body);
+  if (!members) return Fail(ErrorKind::kInternal, "the request's own body cannot be extended");
+  std::string out = R"({"continue_final_message":true,"add_generation_prompt":false)";
+  out.reserve(wire_body.size() + written.size() + 128);
+  bool extended = false;
+  for (const Member& member : *members) {
+    const std::string_view key = member.key;
+    // min_tokens may be more than what is left, and was meant for the whole answer.
+    if (key == "continue_final_message" || key == "add_generation_prompt" || key == "min_tokens") {
+      continue;
+    }
+    out.push_back(',');
+    if (key == "max_tokens" || key == "max_completion_tokens") {
+      out.append(fmt::format(R"("{}":{})", key, tokens_left));
+    } else if (key == "messages") {
+      const std::size_t end = member.text.rfind(']');
+      if (extended || end == std::string_view::npos) {
+        return Fail(ErrorKind::kInternal, "the request's messages cannot be extended");
+      }
+      extended = true;
+      out.append(member.text.substr(0, end)).append(R"(,{"role":"assistant","content":)");
+      AppendJsonString(out, written);
+      out.append("}]");
+    } else {
+      out.append(member.text);
+    }
+  }
+  out.push_back('}');
+  if (!extended) return Fail(ErrorKind::kInternal, "the request has no messages to extend");
+  return out;
+}
+
 Result<StreamEvent> ReadStreamEvent(std::string_view data) {
   StreamEvent event;
   if (data == "[DONE]") {

@@ -21,6 +21,13 @@ namespace tare::api {
 Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view model,
                                  bool want_usage);
 
+// The body of a request that goes on where an answer was cut: the same with what was written so far
+// as the assistant's last message to be continued (`continue_final_message`, as vLLM and Tare have
+// it), and `tokens_left` where the answer's length was bounded. Fails when the body is not as
+// expected; then nothing can go on.
+Result<std::string> ContinuationBody(std::string_view wire_body, std::string_view written,
+                                     int tokens_left);
+
 // One server-sent event of an answer.
 struct StreamEvent {
   std::vector<ChatChunk> chunks;

@@ -153,5 +153,28 @@ TEST(EventWriter, PassesDeltasOn) {
   EXPECT_EQ(delta, json({{"reasoning_content", "so"}, {"content", "t"}}));
 }
 
+TEST(ContinuationBody, AddsWhatWasWrittenAndShortensTheRest) {
+  const auto body = ContinuationBody(
+      R"({"model":"m","messages":[{"role":"user","content":"]}"}],"max_tokens":60,"min_tokens":50,)"
+      R"("temperature":0.5,"custom":{"messages":[]}})",
+      "so \"far\"\n", 20);
+  ASSERT_TRUE(body) << body.error().message;
+  const json read = json::parse(*body);
+  EXPECT_EQ(read["messages"], json::parse(R"([{"role":"user","content":"]}"},)"
+                                          R"({"role":"assistant","content":"so \"far\"\n"}])"));
+  EXPECT_EQ(read["max_tokens"], 20);
+  EXPECT_EQ(read["continue_final_message"], true);
+  EXPECT_EQ(read["add_generation_prompt"], false);
+  EXPECT_EQ(read["custom"], json::parse(R"({"messages":[]})"));
+  EXPECT_FALSE(read.contains("min_tokens"));
+}
+
+TEST(ContinuationBody, RefusesWhatItCannotExtend) {
+  for (const char* body : {"", "{}", R"({"prompt":"x"})", R"({"messages":"x"})",
+                           R"({"messages":[1],"messages":[2]})", R"({"mess\u0061ges":[1]})"}) {
+    EXPECT_FALSE(ContinuationBody(body, "x", 1)) << body;
+  }
+}
+
 }  // namespace
 }  // namespace tare::api

@@ -247,6 +247,7 @@ std::string Admin::Upstreams() const {
                          {"failures", stats.failures},
                          {"rejections", stats.rejections},
                          {"retries", stats.retries},
+                         {"continued", stats.continued},
                          {"breaker_open", stats.breaker_open},
                          {"health", health},
                          {"metrics", metrics}});
@@ -258,6 +259,7 @@ std::string Admin::Upstreams() const {
                       {"waiting_batch", stats.waiting_batch},
                       {"refused", stats.refused},
                       {"timed_out", stats.timed_out},
+                      {"shed", stats.shed},
                       {"wants_more_servers", stats.wants_more_servers}});
   }
   return Dump({{"upstreams", upstreams}, {"models", models}});

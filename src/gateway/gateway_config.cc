@@ -113,6 +113,7 @@ void AddLocal(GatewayConfig& config, const std::string& upstream, const std::str
   }
   found->local = std::move(engine);
   found->max_concurrent = kEngineConcurrent;
+  found->assistant_prefix = true;
   const auto fill = [&](TargetConfig& target) {
     if (target.upstream != upstream) return;
     target.model = model;

@@ -18,6 +18,7 @@ upstreams:
     max_concurrent: 64
     weight: 3
     first_token_timeout: 8s
+    assistant_prefix: true
     health: {generate: org/chat, interval: 4s, down_after: 2}
     metrics: {interval: 3s}
 models:
@@ -26,7 +27,8 @@ models:
     balance: weighted
     sticky: true
     price: {input: 0.15, output: 0.6}
-    queue: {batch: {limit: 7}}
+    continue_cut_streams: true
+    queue: {batch: {limit: 7, shed: {requests_per_s: 18, within: 3200ms}}}
     shadow: {target: {upstream: vllm, model: org/next}, share: 5%, max_concurrent: 3}
     targets:
       - upstream: vllm
@@ -91,6 +93,10 @@ TEST(GatewayConfig, ReadsEverything) {
   EXPECT_EQ(chat.targets.at(1).weight, 2);
   EXPECT_EQ(chat.queue.interactive.limit, 9);
   EXPECT_EQ(chat.queue.batch.limit, 7) << "a model's own limits";
+  EXPECT_EQ(chat.queue.batch.shed.requests_per_s, 18);
+  EXPECT_EQ(chat.queue.batch.shed.within, std::chrono::milliseconds(3200));
+  EXPECT_TRUE(chat.continue_cut_streams);
+  EXPECT_TRUE(vllm.assistant_prefix);
   ASSERT_TRUE(chat.shadow);
   EXPECT_EQ(chat.shadow->share, 0.05);
   EXPECT_EQ(chat.shadow->max_concurrent, 3);

@@ -203,6 +203,11 @@ struct LocalUpstream::Impl {
       input.now = std::chrono::system_clock::now();
       auto tokens = text.EncodeChat(input);
       if (!tokens && tokens.error().param.empty()) tokens.error().param = "messages";
+      if (!tokens || request.answer_prefix.empty()) return tokens;
+      // Right after where the answer begins: as if the model had written it.
+      TARE_TRY(const std::vector<TokenId> prefix,
+               text.tokenizer().Encode(request.answer_prefix, {false, {}}));
+      tokens->insert(tokens->end(), prefix.begin(), prefix.end());
       return tokens;
     }
     if (!request.prompt_tokens.empty()) return request.prompt_tokens;

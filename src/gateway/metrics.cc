@@ -304,7 +304,7 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
 }
 
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out) {
-  std::vector<Sample> attempts, retries, running, open, outstanding;
+  std::vector<Sample> attempts, retries, continued, running, open, outstanding;
   std::vector<Sample> up, probes, scrapes, stale, foreign, kv_usage;
   for (const UpstreamStats& upstream : upstreams) {
     const ClientMetric::Label name{"upstream", upstream.name};
@@ -315,6 +315,7 @@ void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics
     outcome("failure", upstream.failures);
     outcome("rejected", upstream.rejections);
     retries.push_back({static_cast<double>(upstream.retries), {name}});
+    continued.push_back({static_cast<double>(upstream.continued), {name}});
     running.push_back({static_cast<double>(upstream.running), {name}});
     open.push_back({upstream.breaker_open ? 1.0 : 0.0, {name}});
     outstanding.push_back({static_cast<double>(upstream.outstanding_tokens), {name}});
@@ -340,6 +341,8 @@ void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics
          "Attempts at upstreams that ended, by outcome", std::move(attempts));
   Append(out, MetricType::Counter, "tare_upstream_retries_total",
          "Attempts repeated at the same upstream", std::move(retries));
+  Append(out, MetricType::Counter, "tare_upstream_continued_total",
+         "Streams cut elsewhere that went on here, to their end", std::move(continued));
   Append(out, MetricType::Gauge, "tare_upstream_running", "Attempts under way", std::move(running));
   Append(out, MetricType::Gauge, "tare_upstream_breaker_open",
          "1 while requests are kept away from a failing upstream", std::move(open));
@@ -374,6 +377,7 @@ void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Familie
     depth.push_back({static_cast<double>(route.waiting_batch), {model, {"tier", "batch"}}});
     turned_away.push_back({static_cast<double>(route.refused), {model, {"reason", "queue_full"}}});
     turned_away.push_back({static_cast<double>(route.timed_out), {model, {"reason", "timeout"}}});
+    turned_away.push_back({static_cast<double>(route.shed), {model, {"reason", "shed"}}});
     wanted.push_back({route.wants_more_servers ? 1.0 : 0.0, {model}});
   }
   Append(out, MetricType::Gauge, "tare_queue_depth",

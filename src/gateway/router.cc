@@ -256,7 +256,8 @@ std::vector<UpstreamStats> Router::Stats() const {
   for (const std::shared_ptr<Server>& server : impl_->Now()->servers) {
     stats.push_back({server->name(), server->attempts.load(), server->successes.load(),
                      server->failures.load(), server->rejections.load(), server->retries.load(),
-                     server->running.load(), server->open.load(), server->outstanding.load(),
+                     server->continued.load(), server->running.load(), server->open.load(),
+                     server->outstanding.load(),
                      server->watch != nullptr ? server->watch->Stats(now) : WatchStats{}});
   }
   return stats;
@@ -292,7 +293,8 @@ std::vector<RouteStats> Router::Routes() const {
     const WaitingRoom& room = route.line->room;
     stats.push_back({route.model, room.depth(api::Tier::kInteractive),
                      room.depth(api::Tier::kBatch), route.line->refused.load(),
-                     route.line->timed_out.load(), room.WantsMoreServers(now)});
+                     route.line->timed_out.load(), route.line->shed.load(),
+                     room.WantsMoreServers(now)});
   }
   return stats;
 }

@@ -4,8 +4,10 @@
 // first whose breaker lets it and whose limit has room; when all are busy it waits in the route's
 // waiting_room.h. Failures before the first token reaches the client are handled by
 // retry_policy.h; a request whose client wants a whole answer can start over at any time, as
-// nothing has been sent. After tokens went out nothing is retried: the answer ends with an error,
-// so a truncated answer is never a success. A client that leaves cancels its attempt at once.
+// nothing has been sent. After tokens went out nothing is retried: the answer goes on elsewhere
+// where the route and a target allow it (the new target gets what was written so far as the
+// answer's beginning), else it ends with an error, so a truncated answer is never a success. A
+// client that leaves cancels its attempt at once.
 //
 // Reconfigure switches to other upstreams and routes at once: what runs stays with what it began
 // with, upstreams that did not change keep their connections, breakers and counts.
@@ -42,6 +44,7 @@ struct UpstreamConfig {
   std::shared_ptr<Upstream> local;  // set: a local engine instead of a server
   int max_concurrent = 256;         // requests at a time
   double weight = 1;                // of its targets that give none; relative speed
+  bool assistant_prefix = false;    // it can go on from a part of an answer
   ProbeOptions probe;               // of a remote one
   ScrapeOptions scrape;
 };
@@ -60,6 +63,8 @@ struct RouteConfig {
   std::vector<TargetConfig> targets;  // best first
   Balance balance = Balance::kOrdered;
   bool sticky = false;  // weighted: a user keeps a target
+  // A stream that is cut goes on at a target that can do so, its own at last.
+  bool continue_cut_streams = false;
   QueueOptions queue;
   std::optional<RolloutPolicy> rollout;  // with the target that is tried out:
   TargetConfig canary;
@@ -84,6 +89,7 @@ struct UpstreamStats {
   std::uint64_t failures = 0;    // that count against its health
   std::uint64_t rejections = 0;  // 4xx: the request's fault, rate limits
   std::uint64_t retries = 0;     // attempts after the first on this upstream
+  std::uint64_t continued = 0;   // streams cut elsewhere that went on here, to their end
   int running = 0;
   bool breaker_open = false;
   std::int64_t outstanding_tokens = 0;  // promised to what runs
@@ -96,6 +102,7 @@ struct RouteStats {
   int waiting_batch = 0;
   std::uint64_t refused = 0;    // the queue was full
   std::uint64_t timed_out = 0;  // in the queue
+  std::uint64_t shed = 0;       // came faster than the model answers
   bool wants_more_servers = false;
 };
 

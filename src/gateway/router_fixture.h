@@ -186,6 +186,8 @@ class RouterTest : public ::testing::Test {
       config.routes[0].targets.pop_back();
       config.routes[0].shadow_target = {"fallback", "shadow", 8192};
     }
+    config.routes[0].queue.interactive.shed = shed_;
+    config.upstreams[1].assistant_prefix = config.routes[0].continue_cut_streams = continues_;
     config.readiness = readiness_;
     config_ = config;
     auto router = Router::Create(std::move(config), hosted_);
@@ -237,6 +239,8 @@ class RouterTest : public ::testing::Test {
   ScrapeOptions scrape_;
   Balance balance_ = Balance::kOrdered;
   std::optional<ShadowPolicy> shadow_;  // copies go to the fallback, which is no target then
+  ShedOptions shed_;
+  bool continues_ = false;  // cut streams go on at the fallback
   std::shared_ptr<Readiness> readiness_;
   RouterConfig config_;
 };

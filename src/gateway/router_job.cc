@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/upstream_wire.h"
 #include "api/wire_error.h"
 
 namespace tare::gateway {
@@ -54,12 +55,25 @@ Job::Job(JobHome* home, std::uint64_t id, std::shared_ptr<const Plan> plan, cons
       route_(route),
       request_(std::move(request)),
       sink_(std::move(sink)),
-      prompt_tokens_(PromptTokens(*request_)) {}
+      prompt_tokens_(PromptTokens(*request_)),
+      continuable_(route->continue_cut_streams && request_->stream && request_->n == 1 &&
+                   !request_->messages_json.empty() && request_->answer_prefix.empty() &&
+                   request_->tools_json.empty() && !request_->logprobs) {}
 
 Job::~Job() { Settle(); }
 
 void Job::Begin() {
   home_->budget.OnRequest();
+  const Nanos now = net::MonotonicNow();
+  if (const auto wait = route_->line->Shedder(request_->tier).Admit(now)) {
+    route_->line->shed.fetch_add(1);
+    sink_->OnRetryAfter(*wait);
+    GiveUp({ErrorKind::kUnavailable,
+            fmt::format("'{}' is overloaded: requests come faster than it answers them",
+                        route_->model),
+            "", api::kOverloaded});
+    return;
+  }
   Order();
   NextTarget(0);
   if (route_->shadow) StartCopy();
@@ -167,7 +181,57 @@ void Job::OnChunk(api::ChatChunk chunk) {
     delivered_ = true;
     sink_->OnRoute(AnsweringModel());
   }
+  if (continuable_) Remember(chunk);
   sink_->OnChunk(std::move(chunk));
+}
+
+void Job::Remember(const api::ChatChunk& chunk) {
+  written_ += chunk.text;
+  written_tokens_ += chunk.tokens;
+  // Tool calls and reasoning are no part of a message that could be continued; after the finish
+  // there is nothing left.
+  if (!chunk.extra_json.empty() || chunk.finish != api::FinishReason::kNone) continuable_ = false;
+}
+
+// The stream was cut: finds a target that goes on from what was written. Each has one try.
+bool Job::ContinueElsewhere() {
+  if (!continuable_ || written_.empty() || !home_->budget.Spend()) return false;
+  const Nanos now = net::MonotonicNow();
+  const std::size_t cut_at = position_;
+  for (std::size_t step = 1; step <= order_.size(); ++step) {
+    position_ = (cut_at + step) % order_.size();
+    const bool had =
+        std::find(continued_at_.begin(), continued_at_.end(), position_) != continued_at_.end();
+    if (had || !Current().config.assistant_prefix || Current().Down() || Current().Full() ||
+        !Current().breaker.Allow(now)) {
+      continue;
+    }
+    continued_at_.push_back(position_);
+    if (!PrepareContinuation()) {
+      Current().breaker.OnNoVerdict();
+      break;
+    }
+    attempts_ = 0;
+    StartAttempt();
+    return true;
+  }
+  position_ = cut_at;
+  return false;
+}
+
+bool Job::PrepareContinuation() {
+  const int left = request_->max_tokens ? *request_->max_tokens - written_tokens_ : 0;
+  if (request_->max_tokens && left <= 0) return false;
+  auto body = api::ContinuationBody(request_->wire_body, written_, left);
+  if (!body) return false;
+  auto rest = std::make_shared<api::ChatRequest>(*request_);
+  rest->wire_body = std::move(*body);
+  rest->answer_prefix = written_;
+  if (request_->max_tokens) rest->max_tokens = left;
+  rest->sampling.min_tokens = 0;
+  continuation_ = std::move(rest);
+  carried_tokens_ = written_tokens_;
+  return true;
 }
 
 void Job::OnComplete(const api::Usage& usage) {
@@ -180,7 +244,14 @@ void Job::OnComplete(const api::Usage& usage) {
   Erase();  // first: the sink lets go of the call, which must find nothing to cancel
   if (!delivered_) sink_->OnRoute(AnsweringModel());
   for (api::ChatChunk& chunk : held_) sink_->OnChunk(std::move(chunk));
-  sink_->OnDone(usage);
+  if (continuation_ == nullptr) return sink_->OnDone(usage);
+  server.continued.fetch_add(1);
+  // What was written before is part of the answer, not of the client's prompt.
+  api::Usage whole = usage;
+  whole.completion_tokens += carried_tokens_;
+  whole.prompt_tokens = std::max(0, whole.prompt_tokens - carried_tokens_);
+  whole.cached_tokens = std::min(whole.cached_tokens, whole.prompt_tokens);
+  sink_->OnDone(whole);
 }
 
 void Job::OnFailure(Failure failure) {
@@ -190,8 +261,12 @@ void Job::OnFailure(Failure failure) {
   held_.clear();
   if (pair_ != nullptr && !delivered_) pair_->request.Reset();
   if (delivered_) {
-    failure.error.code = api::kStreamInterrupted;
-    GiveUp(std::move(failure.error));
+    // The first cut is what the client hears of, not why going on failed.
+    if (!cut_) {
+      cut_ = std::move(failure.error);
+      cut_->code = api::kStreamInterrupted;
+    }
+    if (!ContinueElsewhere()) GiveUp(std::move(*cut_));
     return;
   }
   Decision decision = Decide(failure, attempts_, home_->Random(), plan_->retry);
@@ -312,7 +387,8 @@ void Job::StartAttempt() {
   charged_ = prompt_tokens_ + AnswerTokens(*request_);
   server.outstanding.fetch_add(charged_);
   if (!prefix_.empty()) home_->prefixes.Add(prefix_, server.id);
-  attempt_ = server.origin->Start(request_, At().model, this);
+  attempt_ =
+      server.origin->Start(continuation_ != nullptr ? continuation_ : request_, At().model, this);
 }
 
 void Job::TellRollout(bool failed) {

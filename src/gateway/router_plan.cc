@@ -73,6 +73,7 @@ Result<Route> BuildRoute(const RouteConfig& config, const ServersByName& servers
   route.model = config.model;
   route.balance = config.balance;
   route.sticky = config.sticky;
+  route.continue_cut_streams = config.continue_cut_streams;
   route.line = Unchanged(old, config);
   if (route.line == nullptr) route.line = std::make_shared<WaitingLine>(config.queue);
   std::vector<TargetConfig> targets = config.targets;

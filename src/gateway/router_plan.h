@@ -32,7 +32,8 @@ struct Server {
   // Whether a configuration asks for this very server.
   bool Is(const UpstreamConfig& other, const CircuitBreaker::Options& options) const {
     return Same(config.remote, other.remote) && config.local == other.local &&
-           config.max_concurrent == other.max_concurrent && config.probe == other.probe &&
+           config.max_concurrent == other.max_concurrent &&
+           config.assistant_prefix == other.assistant_prefix && config.probe == other.probe &&
            config.scrape == other.scrape && breaker_options == options;
   }
   bool Full() const { return running.load() >= config.max_concurrent; }
@@ -52,7 +53,8 @@ struct Server {
   std::unique_ptr<Origin> origin;
   std::shared_ptr<UpstreamWatch> watch;  // null: nothing to watch
   CircuitBreaker breaker;
-  std::atomic<std::uint64_t> attempts{0}, successes{0}, failures{0}, rejections{0}, retries{0};
+  std::atomic<std::uint64_t> attempts{0}, successes{0}, failures{0}, rejections{0}, retries{0},
+      continued{0};
   std::atomic<int> running{0};
   std::atomic<std::int64_t> outstanding{0};  // tokens promised to what runs
   std::atomic<bool> open{false};
@@ -69,9 +71,12 @@ struct Target {
 };
 
 struct WaitingLine {
-  explicit WaitingLine(QueueOptions options) : room(options) {}
+  explicit WaitingLine(QueueOptions options)
+      : room(options), interactive(options.interactive.shed), batch(options.batch.shed) {}
+  LoadShedder& Shedder(api::Tier tier) { return tier == api::Tier::kBatch ? batch : interactive; }
   WaitingRoom room;
-  std::atomic<std::uint64_t> refused{0}, timed_out{0};
+  LoadShedder interactive, batch;
+  std::atomic<std::uint64_t> refused{0}, timed_out{0}, shed{0};
 };
 
 // Where a route's copies go.
@@ -86,6 +91,7 @@ struct Route {
   std::vector<Target> targets;
   Balance balance = Balance::kOrdered;
   bool sticky = false;
+  bool continue_cut_streams = false;
   std::shared_ptr<WaitingLine> line;
   std::shared_ptr<Rollout> rollout;  // null: none; its target is the last of `targets`
   std::optional<ShadowLane> shadow;

@@ -7,6 +7,7 @@
 #include <future>
 #include <thread>
 
+#include "api/wire_error.h"
 #include "gateway/router_fixture.h"
 #include "net/http_server.h"
 #include "net/raw_client.h"
@@ -216,6 +217,86 @@ TEST_F(RouterTest, ACopyEndsWhenItsRequestsClientLeaves) {
   call->reset();
   while (router_->Shadows().at(0).cancelled < 1) std::this_thread::yield();
   EXPECT_EQ(router_->Shadows().at(0).running, 0);
+}
+
+TEST_F(RouterTest, RequestsFasterThanTheModelAnswersAreTurnedAway) {
+  shed_ = {0.001, std::chrono::seconds(0)};  // one in a thousand seconds
+  Start(Healthy);
+  EXPECT_TRUE(Complete(*Ask(false)));
+  const auto refused = Ask(false);
+  ASSERT_TRUE(refused->error);
+  EXPECT_EQ(refused->error->code, api::kOverloaded);
+  EXPECT_GT(refused->retry_after, std::chrono::seconds(900));
+  EXPECT_EQ(primary_->requests(), 1);
+  EXPECT_EQ(router_->Routes().at(0).shed, 1u);
+}
+
+TEST_F(RouterTest, ACutStreamGoesOnElsewhere) {
+  continues_ = true;
+  Start(
+      [](net::RawConnection& c, int) {
+        Head(c);
+        Tokens(c, 0, 40);
+        return false;
+      },
+      [](net::RawConnection& c, int) {
+        Head(c);
+        Tokens(c, 40, kAnswerTokens);
+        Finish(c);
+        Event(c, R"({"choices":[],"usage":{"prompt_tokens":49,"completion_tokens":20}})");
+        return End(c);
+      });
+  auto sink = Ask(true);
+  EXPECT_TRUE(Complete(*sink)) << (sink->error ? sink->error->message : sink->text);
+  EXPECT_EQ(sink->answered_by, "m") << "the stream had begun";
+  EXPECT_EQ(sink->usage.prompt_tokens, 9) << "what was written before is no part of the prompt";
+  EXPECT_EQ(sink->usage.completion_tokens, 60);
+  const std::string request = fallback_->last_request();
+  EXPECT_THAT(request, HasSubstr(R"("continue_final_message":true)"));
+  EXPECT_THAT(request, HasSubstr(R"({"role":"assistant","content":"t0 t1 )"));
+  EXPECT_THAT(request, HasSubstr(R"(t39 "}])"));
+  EXPECT_THAT(request, HasSubstr(R"("custom":[1,2])"));
+  EXPECT_EQ(Stats(1).continued, 1u);
+  EXPECT_EQ(Stats(0).failures, 1u);
+}
+
+TEST_F(RouterTest, S14_AFallbackThatRefusesThePrefixIsNotHeardOf) {
+  continues_ = true;
+  Start(
+      [](net::RawConnection& c, int) {
+        Head(c);
+        Tokens(c, 0, 40);
+        return false;
+      },
+      [](net::RawConnection& c, int) {
+        return Status(c, 400, R"({"error":{"message":"prefill is not supported"}})");
+      });
+  auto sink = Ask(true);
+  ASSERT_TRUE(sink->error);
+  EXPECT_EQ(sink->error->code, api::kStreamInterrupted);
+  EXPECT_THAT(sink->error->message, ::testing::Not(HasSubstr("prefill")));
+  EXPECT_EQ(fallback_->requests(), 1);
+  EXPECT_EQ(Stats(1).continued, 0u);
+}
+
+TEST_F(RouterTest, ACutStreamWithoutAnotherTargetEndsInAnError) {
+  continues_ = true;
+  Start(
+      [](net::RawConnection& c, int) {
+        Head(c);
+        Tokens(c, 0, 40);
+        return false;
+      },
+      [](net::RawConnection& c, int n) {
+        // Goes on a little, then is cut as well; it has had its try.
+        Head(c);
+        Tokens(c, 40, 45 + n);
+        return false;
+      });
+  auto sink = Ask(true);
+  ASSERT_TRUE(sink->error);
+  EXPECT_EQ(sink->error->code, api::kStreamInterrupted);
+  EXPECT_EQ(fallback_->requests(), 1);
 }
 
 TEST_F(RouterTest, NewChannelsAreAskedUntilTheyAreReady) {

@@ -95,6 +95,7 @@ void ReadRemote(const config::Value& value, UpstreamConfig& upstream) {
   remote.gap_timeout = value["gap_timeout"].DurationOr(remote.gap_timeout);
   remote.total_timeout = value["total_timeout"].DurationOr(remote.total_timeout);
   remote.finish_timeout = value["finish_timeout"].DurationOr(remote.finish_timeout);
+  upstream.assistant_prefix = value["assistant_prefix"].BoolOr(false);
   ReadWatch(value, upstream);
 }
 
@@ -132,10 +133,17 @@ TargetConfig ReadTarget(const config::Value& value, const RouteConfig& route,
   return target;
 }
 
+void ReadShed(const config::Value& value, ShedOptions& shed) {
+  if (!value.present()) return;
+  shed.requests_per_s = value["requests_per_s"].Number(1e-9, kLargestWeight);
+  shed.within = value["within"].DurationOr(shed.within);
+}
+
 QueueOptions::Limits ReadLimits(const config::Value& value, QueueOptions::Limits limits) {
   if (!value.present()) return limits;
   limits.limit = static_cast<int>(value["limit"].IntOr(limits.limit, 0, kMostConcurrent));
   limits.timeout = value["timeout"].DurationOr(limits.timeout);
+  ReadShed(value["shed"], limits.shed);
   return limits;
 }
 
@@ -211,21 +219,25 @@ RouteConfig ReadRoute(const std::string& name, const config::Value& value,
   if (route.sticky && route.balance != Balance::kWeighted) {
     sticky.AddError("only 'balance: weighted' can be sticky");
   }
+  route.continue_cut_streams = value["continue_cut_streams"].BoolOr(false);
   route.queue = ReadQueue(value["queue"], queue);
   ReadRollout(value["rollout"], route, upstreams);
   ReadShadow(value["shadow"], route, upstreams);
   return route;
 }
 
-// Targets of upstreams in the plan's tiers; one target when both tiers have the same.
+// Targets of upstreams in the plan's tiers, and their shedding; one target when both tiers have the
+// same.
 std::vector<TargetConfig> PlanTargets(const config::Value& tiers,
                                       const std::vector<UpstreamConfig>& upstreams,
-                                      const std::map<std::string, std::string>& served) {
+                                      const std::map<std::string, std::string>& served,
+                                      QueueOptions& queue) {
   std::vector<TargetConfig> targets;
   for (const auto& [tier, value] : tiers.Entries()) {
     const config::Value name = value["upstream"];
     const std::string upstream = name.String();
     value["because"].StringOr("");
+    ReadShed(value["shed"], tier == "batch" ? queue.batch.shed : queue.interactive.shed);
     if (tier != "interactive" && tier != "batch") {
       value.AddError("a tier is called interactive or batch");
       continue;
@@ -331,7 +343,7 @@ void ReadRoutingPlan(const config::Value& root, GatewayConfig& out) {
     tiers.AddError("the plan routes nothing: no candidate kept the service levels");
     return;
   }
-  route.targets = PlanTargets(tiers, out.router.upstreams, served);
+  route.targets = PlanTargets(tiers, out.router.upstreams, served, route.queue);
   if (route.targets.empty()) tiers.AddError("it names no tier");
   if (route.model != "auto") route.aliases.push_back("auto");
   const std::string plan = route.model;

@@ -17,6 +17,7 @@
 
 #include "api/chat.h"
 #include "base/types.h"
+#include "gateway/load_shedder.h"
 
 namespace tare::gateway {
 
@@ -24,9 +25,10 @@ struct QueueOptions {
   struct Limits {
     int limit = 256;                          // requests waiting at a time
     Nanos timeout = std::chrono::seconds(5);  // the longest wait; then 503
+    ShedOptions shed;                         // before it comes to waiting
   };
-  Limits interactive{256, std::chrono::seconds(5)};
-  Limits batch{1024, std::chrono::seconds(60)};
+  Limits interactive{256, std::chrono::seconds(5), {}};
+  Limits batch{1024, std::chrono::seconds(60), {}};
   Nanos ageing = std::chrono::seconds(10);
   // More waiting than this for `scale_out_after` asks for more servers.
   int scale_out_depth = 16;
@@ -36,7 +38,7 @@ struct QueueOptions {
   bool operator==(const QueueOptions&) const = default;
 };
 inline bool operator==(const QueueOptions::Limits& a, const QueueOptions::Limits& b) {
-  return a.limit == b.limit && a.timeout == b.timeout;
+  return a.limit == b.limit && a.timeout == b.timeout && a.shed == b.shed;
 }
 
 class WaitingRoom {

@@ -134,6 +134,7 @@ tenants: {{team: {tenant}}}
 keys: [{{name: client, tenant: team, key_env: TARE_E2E_KEY}}]
 admin: {{port: 0, key_env: TARE_E2E_ADMIN}}
 quota_store: {self.dir / 'quotas.db'}
+readiness_store: {self.dir / 'readiness.json'}
 access_log: {self.dir / 'access.log'}
 """)
 
@@ -172,6 +173,10 @@ access_log: {self.dir / 'access.log'}
         end = time.monotonic() + 20
         while gateway.chat("q")[0] != 200:
             self.assertLess(time.monotonic(), end, gateway.text())
+        status, body = self.admin("GET", "/admin/readiness")
+        reload = next(c for c in json.loads(body)["channels"] if c["channel"] == "reload")
+        self.assertEqual((status, reload["met"]), (200, reload["events"]))
+        self.assertGreaterEqual(reload["events"], 3)
         self.assertEqual(gateway.stop(), 0)
         self.gateway = None
         lines = [json.loads(line) for line in (self.dir / "access.log").read_text().splitlines()]
@@ -230,6 +235,86 @@ access_log: {self.dir / 'access.log'}
         self.assertGreater(team["month_usd"], 0.2 - 2 * 0.0002)
         metrics = gateway.call("GET", "/metrics")[1]
         self.assertRegex(metrics, r'tare_quota_refused_total\{tenant="team",limit="usd_per_month"\} \d')
+
+
+class Postgres:
+    """A server of its own in a temporary folder, on a Unix socket only. None when it is not installed."""
+
+    def __init__(self, bin_dir):
+        self.folder = tempfile.mkdtemp(prefix="tare-pg-")
+        # The server refuses to run as root.
+        self.user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        if self.user:
+            shutil.chown(self.folder, "postgres", "postgres")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder, **self.user}
+        data = f"{self.folder}/data"
+        subprocess.run([f"{bin_dir}/initdb", "-D", data, "-A", "trust", "-N", "-U", "postgres"], check=True, **quiet)
+        self.process = subprocess.Popen([f"{bin_dir}/postgres", "-D", data, "-k", self.folder, "-c",
+                                         "listen_addresses=", "-c", "fsync=off"], **quiet)
+        end = time.monotonic() + 60
+        while subprocess.run([f"{bin_dir}/pg_isready", "-h", self.folder], **quiet).returncode != 0:
+            if time.monotonic() > end:
+                raise AssertionError("PostgreSQL did not start")
+            time.sleep(0.02)
+        self.url = f"postgresql://postgres@/postgres?host={self.folder}"
+
+    @staticmethod
+    def binaries():
+        found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        return str(found[-1].parent) if found else None
+
+    def close(self):
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(60)
+        shutil.rmtree(self.folder)
+
+
+@unittest.skipUnless(Postgres.binaries(), "PostgreSQL is not here: apt-get install postgresql")
+class SharedBudgetTest(unittest.TestCase):
+    def test_two_gateways_with_32_clients_each_serve_a_budget_exactly(self):
+        database, upstream = Postgres(Postgres.binaries()), FakeUpstream()
+        self.addCleanup(database.close)
+        self.addCleanup(upstream.close)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="tare-shared-"))
+        self.addCleanup(shutil.rmtree, folder)
+        config = folder / "tare.yaml"
+        # A request costs 200 micro-USD, as above: room for 1,000.
+        config.write_text(f"""
+upstreams: {{fake: {{url: '{upstream.url}'}}}}
+models: {{m: {{price: {{input: 1, output: 2}}, targets: [{{upstream: fake}}]}}}}
+tenants: {{team: {{usd_per_month: 0.2}}}}
+keys: [{{name: client, tenant: team, key_env: TARE_E2E_KEY}}]
+admin: {{port: 0, key_env: TARE_E2E_ADMIN}}
+quota_store: '{database.url}'
+readiness_store: {folder / 'readiness.json'}
+""")
+        gateways = [Gateway("--config", str(config)) for _ in range(2)]
+        self.addCleanup(lambda: [gateway.stop() for gateway in gateways])
+        answers, lock = collections.Counter(), threading.Lock()
+
+        def client(gateway):
+            status = 200
+            while status == 200:
+                status, body = gateway.chat()
+                with lock:
+                    answers[status if status == 200 else json.loads(body)["error"]["code"]] += 1
+
+        threads = [threading.Thread(target=client, args=(gateways[i % 2],)) for i in range(64)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(answers, {200: 1000, "insufficient_quota": 64})
+        self.assertEqual(upstream.served["m"], 1000)
+        admin = int(gateways[0].wait_for(r"admin +http://[^:]+:(\d+)"))
+        end = time.monotonic() + 20
+        while True:  # the other gateway sends its part within a second
+            status, body = gateways[0].call("GET", "/admin/usage", key=ADMIN, port=admin)
+            used = sum(row["requests"] for row in json.loads(body)["usage"])
+            if used == 1000 or time.monotonic() > end:
+                break
+            time.sleep(0.1)
+        self.assertEqual((status, used), (200, 1000))
 
 
 @unittest.skipUnless(find_model(), "the model is not here: ./run setup fetches it")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # check.sh TARE_BINARY: what deploy/ holds is valid: the chart renders and its tare.yaml is one the
-# gateway takes, alert rules fire when they should, dashboards only ask for metrics that exist.
-# Tools that are not installed (helm, promtool) are named and their part is left out; 77 without any.
+# gateway takes, alert rules fire when they should, systemd takes the unit, the image has the
+# libraries, dashboards only ask for metrics that exist. Tools that are not installed (helm, promtool, systemd-analyze) are named and
+# their part is left out; 77 without any.
 set -euo pipefail
 tare=$1
 deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../deploy" && pwd)
@@ -16,6 +17,18 @@ for metric in $(grep -oh 'tare_[a-z0-9_]*' "$deploy/grafana/tare.json" "$deploy/
   [ "$metric" = tare_gateway ] && continue
   grep -q "\`$name\`" "$docs" || { echo "docs/SERVING.md does not know the metric $name"; exit 1; }
 done
+
+# The image installs every library the binary needs; those of the C++ runtime are in it.
+if command -v dpkg-query >/dev/null && command -v readelf >/dev/null; then
+  ldconfig -p >"$out/libraries"
+  for library in $(readelf -d "$tare" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+    path=$(awk -v library="$library" '$1 == library { print $NF; exit }' "$out/libraries")
+    package=$(dpkg-query -S "$(readlink -f "$path")" 2>/dev/null | cut -d: -f1) || continue
+    case $package in libc6 | libgcc-s1 | libstdc++6) continue ;; esac
+    grep -q "[ ]$package\( \|\$\)" "$deploy/docker/Dockerfile" ||
+      { echo "deploy/docker/Dockerfile does not install $package, which has $library"; exit 1; }
+  done
+fi
 
 if command -v promtool >/dev/null; then
   (cd "$deploy/prometheus" && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml &&
@@ -45,6 +58,16 @@ if command -v helm >/dev/null; then
   checked=1
 else
   echo "helm is not installed: the chart was not rendered"
+fi
+
+if command -v systemd-analyze >/dev/null; then
+  # The unit names where the binary is installed; here it is where it was built.
+  sed "s#/usr/local/bin/tare#$(realpath "$tare")#" "$deploy/systemd/tare.service" >"$out/tare.service"
+  systemd-analyze verify "$out/tare.service" >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
+  [ ! -s "$out/log" ] || { cat "$out/log"; exit 1; }
+  checked=1
+else
+  echo "systemd-analyze is not installed: the unit was not verified"
 fi
 
 [ "$checked" = 1 ] || exit 77

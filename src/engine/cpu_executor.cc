@@ -39,6 +39,7 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
   result.copying = ready - begin - result.returning;
   sequences_.clear();
   logit_rows_.clear();
+  adapters_.clear();
   for (const PlannedSlice& slice : plan.slices) {
     kernels::SequenceRows rows;
     rows.first_row = static_cast<int>(slice.first_token);
@@ -47,6 +48,7 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
     rows.rotation = static_cast<int>(slice.rotation);
     rows.pages = std::span(plan.page_table).subspan(slice.first_page, slice.num_pages);
     sequences_.push_back(rows);
+    adapters_.push_back(slice.adapter);
     const int past = rows.first_row + rows.num_rows;
     for (int row = past - static_cast<int>(slice.logit_rows()); row < past; ++row) {
       logit_rows_.push_back(row);
@@ -56,7 +58,8 @@ Result<StepResult> CpuExecutor::Run(const StepPlan& plan) {
   const std::size_t size = logit_rows_.size() * result.vocab;
   if (logits_.size() < size) logits_.resize(size);
   if (!sequences_.empty()) {
-    model_.Forward({plan.tokens, sequences_, logit_rows_}, kv_, std::span(logits_).first(size));
+    model_.Forward({plan.tokens, sequences_, logit_rows_, adapters_}, kv_,
+                   std::span(logits_).first(size));
   }
   result.logits = std::span(logits_).first(size);
   result.elapsed = clock_.Now() - begin;

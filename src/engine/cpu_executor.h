@@ -48,6 +48,7 @@ class CpuExecutor final : public Executor {
   std::vector<float> logits_;  // [rows wanting them, vocab]; keeps its size
   std::vector<kernels::SequenceRows> sequences_;
   std::vector<int> logit_rows_;
+  std::vector<const model::LoraAdapter*> adapters_;  // of sequences_
 };
 
 // Bytes one page takes over all layers.

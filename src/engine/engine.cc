@@ -20,6 +20,7 @@
 #include "engine/request_check.h"
 #include "engine/scheduler.h"
 #include "engine/upkeep_pace.h"
+#include "model/lora_adapter.h"
 
 namespace tare::engine {
 namespace {
@@ -228,7 +229,7 @@ Result<RequestHandle> Engine::Impl::Submit(GenerateRequest request,
   Submission submission;
   submission.submitted = clock_->Now();
   if (options_.prefix_cache && request.use_prefix_cache) {
-    submission.root = RootKey(request.cache_salt);
+    submission.root = RootKey(request.cache_salt, request.adapter ? request.adapter->id() : 0);
     ExtendKeys(submission.root, request.prompt, submission.keys);
   }
   submission.request = std::move(request);
@@ -330,6 +331,7 @@ void Engine::Impl::Accept(Submission submission) {
   spec.keys = submission.keys;
   spec.use_prefix_cache = request.use_prefix_cache;
   spec.speculate = request.speculate;
+  spec.adapter = request.adapter.get();  // which `active` keeps
 
   auto active = std::make_unique<ActiveRequest>(id, std::move(request), std::move(submission.sink),
                                                 text_.get(), submission.seed, submission.submitted);

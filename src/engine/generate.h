@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,10 @@
 
 #include "base/result.h"
 #include "base/types.h"
+
+namespace tare::model {
+class LoraAdapter;
+}
 
 namespace tare::engine {
 
@@ -52,6 +57,7 @@ struct GenerateRequest {
   std::optional<Nanos> deadline;  // on the engine's clock; past it the request fails
   std::string cache_salt;         // requests share cached prefixes only under the same salt
   bool use_prefix_cache = true;
+  std::shared_ptr<const model::LoraAdapter> adapter;  // made for the engine's model; null: none
   bool speculate = true;  // let the engine guess tokens ahead; the answer is the same either way
 };
 

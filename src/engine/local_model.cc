@@ -151,6 +151,11 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
   local.dtype = language_model->weight_type();
   local.weight_bytes = language_model->weight_bytes();
   local.kv_memory_bytes = engine.kv_memory_bytes;
+  local.adapters = std::make_shared<AdapterStore>(language_model->config(), local.dtype);
+  for (const auto& [name, folder] : options.adapters) {
+    const Status added = local.adapters->Load(name, folder, /*replace=*/false);
+    if (!added) return Context(added.error(), "adapter '{}'", name);
+  }
   local.threads = pool->size();
   engine.pool = std::move(pool);
   TARE_TRY(local.engine, Engine::Start(std::move(engine), std::move(language_model), local.text));

@@ -9,8 +9,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
+#include "engine/adapter_store.h"
 #include "engine/engine.h"
 #include "kernels/matmul.h"
 #include "model/text.h"
@@ -28,6 +31,7 @@ struct LocalModelOptions {
   std::string isa;                     // kernels' instruction set; empty: TARE_ISA, else the best
   std::filesystem::path packed_cache;  // folder of packed weights; empty: pack at every start
   EngineOptions engine;  // kv_memory_bytes 0: what is left beside the weights, see below
+  std::vector<std::pair<std::string, std::filesystem::path>> adapters;  // name and folder of each
   std::function<void(double fraction, std::string_view what)> progress;
 };
 
@@ -40,7 +44,8 @@ struct LocalModel {
   std::uint64_t kv_memory_bytes = 0;
   std::uint64_t kv_bytes_per_token = 0;
   int threads = 0;
-  bool weights_from_cache = false;  // mapped as an earlier start had packed them
+  bool weights_from_cache = false;         // mapped as an earlier start had packed them
+  std::shared_ptr<AdapterStore> adapters;  // those for this model; never null once loaded
   std::unique_ptr<Engine> engine;
   std::future<void> keeping;  // the packed weights on their way to the disk; destruction waits
 };

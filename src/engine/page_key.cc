@@ -20,10 +20,15 @@ PageKey Hash(std::span<const unsigned char> bytes) {
 
 }  // namespace
 
-PageKey RootKey(std::string_view salt) {
+PageKey RootKey(std::string_view salt, std::uint64_t adapter) {
   // The length of this input differs from ChainKey's, or its first bytes do: no root equals a
   // page's key but by collision.
   std::vector<unsigned char> bytes = {'s', 'a', 'l', 't', ':'};
+  if (adapter != 0) {
+    bytes = {'l', 'o', 'r', 'a', ':'};
+    const auto* id = reinterpret_cast<const unsigned char*>(&adapter);
+    bytes.insert(bytes.end(), id, id + sizeof adapter);
+  }
   bytes.insert(bytes.end(), salt.begin(), salt.end());
   return Hash(bytes);
 }

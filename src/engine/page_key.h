@@ -23,8 +23,9 @@ struct PageKey {
   auto operator<=>(const PageKey&) const = default;
 };
 
-// The parent of a first page.
-PageKey RootKey(std::string_view salt);
+// The parent of a first page. `adapter` is the id of the adapter it is computed with, of this very
+// load; 0: none.
+PageKey RootKey(std::string_view salt, std::uint64_t adapter = 0);
 // `tokens` are one full page's.
 PageKey ChainKey(const PageKey& parent, std::span<const TokenId> tokens);
 // Appends keys to `keys` until it covers all full pages of `tokens`.

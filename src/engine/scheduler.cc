@@ -462,6 +462,7 @@ void Scheduler::AddSlice(const Sequence& s, std::uint32_t start, std::uint32_t c
   slice.first_page = static_cast<std::uint32_t>(plan.page_table.size());
   slice.num_pages = PagesFor(start + count);
   slice.rotation = s.recycled;
+  slice.adapter = s.spec.adapter;
   const auto first = s.tokens.begin() + start;
   plan.tokens.insert(plan.tokens.end(), first, first + count);
   plan.page_table.insert(plan.page_table.end(), s.pages.begin(), s.pages.begin() + slice.num_pages);

@@ -90,10 +90,11 @@ struct SequenceSpec {
   int pinned_tokens = 0;  // ring only: first tokens that are never recycled
   Tier tier = Tier::kInteractive;
   std::optional<Nanos> deadline;
-  PageKey root;               // RootKey of the salt
+  PageKey root;               // RootKey of the salt and the adapter
   std::vector<PageKey> keys;  // of the prompt's full pages (ExtendKeys); completed when short
   bool use_prefix_cache = true;
   bool speculate = true;
+  const model::LoraAdapter* adapter = nullptr;  // for its slices (step.h)
   // A sequence with the same prompt, submitted before, whose pages this one takes over when they
   // are computed (n > 1).
   std::optional<SequenceId> leader;

@@ -8,6 +8,10 @@
 
 #include "base/types.h"
 
+namespace tare::model {
+class LoraAdapter;
+}
+
 namespace tare::engine {
 
 // Consecutive tokens of one sequence. A ring context may have two in a step: its pinned tokens,
@@ -21,6 +25,8 @@ struct PlannedSlice {
   std::uint32_t num_pages = 0;    // enough for start + num_tokens
   std::uint32_t rotation = 0;     // position of a token less its index in the pages (ring contexts)
   bool wants_logits = false;      // the last of its tokens is followed by sampling
+  // Null: the base alone. Only handed on; whoever submitted the sequence keeps it alive.
+  const model::LoraAdapter* adapter = nullptr;
   // Of its tokens the last ones that are guesses (speculation.h). They want logits too, each, as
   // does the token before them; only what is sampled shows which of them count.
   std::uint32_t num_drafts = 0;

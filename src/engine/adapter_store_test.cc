@@ -1,0 +1,193 @@
+// Adapters of a serving engine: side by side in one batch, apart in the prefix cache, gone when
+// they are unloaded.
+#include "engine/adapter_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/collecting_sink.h"
+#include "engine/engine.h"
+#include "model/load.h"
+#include "model/lora_test_folder.h"
+
+namespace tare::engine {
+namespace {
+
+class AdapterStoreTest : public testing::Test {
+ protected:
+  AdapterStoreTest() {
+    for (const model::TinyModel& tiny : model::ReadTinyModels()) {
+      if (tiny.name == "llama") bytes_ = model::TinyGguf(tiny);
+    }
+    for (const model::TinyAdapter& one : model::ReadTinyAdapters()) {
+      if (one.name == "all") adapter_ = one;
+    }
+  }
+
+  // One letter for a folder: other weights for another letter.
+  Status Load(const std::string& name, const std::string& flavour, bool replace = false) {
+    const model::AdapterFolder folder(adapter_, flavour);
+    return store_->Load(name, folder.path(), replace);
+  }
+
+  void Start(kernels::WeightType type, EngineOptions options = {}) {
+    const auto file = model::GgufFile::Parse(std::as_bytes(std::span(bytes_)), "tiny.gguf").value();
+    model::LoadOptions loading;
+    loading.dtype = type;
+    options.pool = std::make_shared<ThreadPool>(2);
+    loading.pool = options.pool.get();
+    auto model = model::LoadModel(file, loading);
+    ASSERT_TRUE(model) << model.error().message;
+    options.max_num_seqs = 8;
+    options.batch_window = Nanos{};
+    store_ = std::make_unique<AdapterStore>((*model)->config(), (*model)->weight_type());
+    engine_ = Engine::Start(std::move(options), *std::move(model), nullptr).value();
+  }
+
+  std::shared_ptr<CollectingSink> Ask(const std::string& adapter, int length, int answer = 24,
+                                      bool speculate = true) {
+    GenerateRequest request;
+    for (int i = 0; i < length; ++i) request.prompt.push_back(TokenId{i % 7 * 20 + 5});
+    request.max_new_tokens = answer;
+    request.sampling.temperature = 0.0f;
+    request.ignore_eos = true;
+    request.speculate = speculate;
+    if (!adapter.empty()) {
+      request.adapter = store_->Find(adapter);
+      EXPECT_NE(request.adapter, nullptr);
+    }
+    auto sink = std::make_shared<CollectingSink>();
+    EXPECT_TRUE(engine_->Submit(std::move(request), sink));
+    return sink;
+  }
+  std::vector<TokenId> Answer(const std::string& adapter, int length) {
+    const auto sink = Ask(adapter, length);
+    sink->Wait();
+    return sink->tokens();
+  }
+
+  std::string bytes_;
+  model::TinyAdapter adapter_;
+  std::unique_ptr<AdapterStore> store_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(AdapterStoreTest, DifferentAdaptersShareABatch) {
+  for (const auto type : {kernels::WeightType::kF32, kernels::WeightType::kInt8}) {
+    Start(type);
+    const std::vector<TokenId> base = Answer("", 40);
+    ASSERT_TRUE(Load("a", "A"));
+    ASSERT_TRUE(Load("b", "B"));
+    const std::vector<TokenId> a = Answer("a", 40), b = Answer("b", 40);
+    EXPECT_NE(a, base);
+    EXPECT_NE(b, base);
+    EXPECT_NE(a, b);
+    std::vector<std::shared_ptr<CollectingSink>> sinks;
+    for (const char* adapter : {"a", "", "b", "a", "", "b"}) sinks.push_back(Ask(adapter, 40));
+    for (std::size_t i = 0; i < sinks.size(); ++i) {
+      sinks[i]->Wait();
+      const auto& expected = i % 3 == 0 ? a : i % 3 == 1 ? base : b;
+      EXPECT_EQ(sinks[i]->tokens(), expected) << i;
+    }
+    engine_.reset();
+  }
+}
+
+// A page computed with one adapter is never another's, nor that of a former version of its name.
+TEST_F(AdapterStoreTest, CachedPagesAreKeptApart) {
+  Start(kernels::WeightType::kF32);
+  const auto cached = [&](const std::string& adapter) {
+    const auto sink = Ask(adapter, 100);
+    sink->Wait();
+    return sink->usage().cached_tokens;
+  };
+  ASSERT_TRUE(Load("a", "A"));
+  ASSERT_TRUE(Load("b", "B"));
+  EXPECT_EQ(cached(""), 0);
+  EXPECT_EQ(cached("a"), 0);
+  EXPECT_EQ(cached("b"), 0);
+  EXPECT_GT(cached(""), 0);
+  EXPECT_GT(cached("a"), 0);
+  const std::vector<TokenId> old = Answer("a", 100);
+  ASSERT_TRUE(Load("a", "C", /*replace=*/true));
+  EXPECT_EQ(cached("a"), 0);
+  EXPECT_NE(Answer("a", 100), old);
+  ASSERT_TRUE(Load("a", "A", /*replace=*/true));
+  EXPECT_EQ(cached("a"), 0);
+  EXPECT_EQ(Answer("a", 100), old);
+}
+
+TEST_F(AdapterStoreTest, GuessingAheadChangesNothing) {
+  EngineOptions options;
+  options.speculation = {.most = 6, .adaptive = false};
+  Start(kernels::WeightType::kF32, options);
+  ASSERT_TRUE(Load("a", "A"));
+  const auto plain = Ask("a", 60, 80, /*speculate=*/false);
+  plain->Wait();
+  const auto other = Ask("", 60, 80);
+  const auto guessed = Ask("a", 60, 80);
+  guessed->Wait();
+  other->Wait();
+  EXPECT_EQ(guessed->tokens(), plain->tokens());
+  EXPECT_GT(guessed->usage().drafted_tokens, 0);
+}
+
+TEST_F(AdapterStoreTest, UnloadedMemoryIsFreedWithTheLastAnswer) {
+  Start(kernels::WeightType::kF32);
+  ASSERT_TRUE(Load("a", "A"));
+  const std::weak_ptr<const model::LoraAdapter> watched = store_->Find("a");
+  const std::size_t bytes = watched.lock()->bytes();
+  const auto whole = Ask("a", 20, 400);
+  whole->Wait();
+  EXPECT_EQ(store_->Stats().loaded_bytes, bytes);
+
+  const auto running = Ask("a", 20, 400);
+  running->WaitForChunks(1);
+  ASSERT_TRUE(store_->Unload("a"));
+  EXPECT_EQ(store_->Find("a"), nullptr);
+  EXPECT_TRUE(store_->List().empty());
+  AdapterStats stats = store_->Stats();
+  EXPECT_EQ(stats.loaded, 0u);
+  EXPECT_EQ(stats.loaded_bytes, 0u);
+  running->Wait();
+  EXPECT_EQ(running->tokens(), whole->tokens());
+  EXPECT_TRUE(engine_->Drain(Nanos::max()));
+  EXPECT_TRUE(watched.expired());
+  stats = store_->Stats();
+  EXPECT_EQ(stats.retiring, 0u);
+  EXPECT_EQ(stats.retiring_bytes, 0u);
+  EXPECT_EQ(stats.unloads, 1u);
+}
+
+TEST_F(AdapterStoreTest, CountsWhatAnswersKeep) {
+  Start(kernels::WeightType::kF32);
+  ASSERT_TRUE(Load("a", "A"));
+  const auto kept = store_->Find("a");
+  ASSERT_TRUE(Load("a", "B", /*replace=*/true));
+  EXPECT_NE(store_->Find("a"), kept);
+  const AdapterStats stats = store_->Stats();
+  EXPECT_EQ(stats.loaded, 1u);
+  EXPECT_EQ(stats.retiring, 1u);
+  EXPECT_EQ(stats.retiring_bytes, kept->bytes());
+  EXPECT_EQ(stats.loads, 2u);
+  EXPECT_GT(stats.load_seconds, 0.0);
+}
+
+TEST_F(AdapterStoreTest, RefusesByName) {
+  Start(kernels::WeightType::kF32);
+  ASSERT_TRUE(Load("a", "A"));
+  const Status taken = Load("a", "B");
+  ASSERT_FALSE(taken);
+  EXPECT_THAT(taken.error().message, testing::HasSubstr("'a' is loaded already"));
+  for (const char* name : {"", "two words", "line\n", "\xff"}) {
+    const Status bad = Load(name, "A");
+    ASSERT_FALSE(bad) << name;
+    EXPECT_EQ(bad.error().param, "lora_name");
+  }
+  EXPECT_EQ(store_->Load("x", "/nowhere", false).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(store_->Unload("x").error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(store_->Stats().refused_loads, 6u);
+}
+
+}  // namespace
+}  // namespace tare::engine

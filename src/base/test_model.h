@@ -1,5 +1,6 @@
 // Where tests find the real model: TARE_MODEL, else the user's cache directory, where
-// scripts/fetch_model.sh leaves it. Tests skip with kTestModelMissing when there is none.
+// scripts/fetch_model.sh leaves it. Tests skip with kTestModelMissing when there is none. The same
+// of the embedding model: TARE_EMBEDDING_MODEL and scripts/fetch_embedding_model.sh.
 #pragma once
 
 #include <cstdlib>
@@ -21,6 +22,23 @@ inline std::optional<std::filesystem::path> FindTestModel() {
   }
   if (auto dir = UserCacheDir()) {
     if (std::filesystem::exists(*dir / kTestModelFile, code)) return *dir / kTestModelFile;
+  }
+  return std::nullopt;
+}
+
+inline constexpr const char* kTestEmbeddingModelFolder = "all-minilm-l6-v2";
+inline constexpr const char* kTestEmbeddingModelMissing =
+    "no embedding model: run scripts/fetch_embedding_model.sh, or set "
+    "TARE_EMBEDDING_MODEL=/path/folder";
+
+inline std::optional<std::filesystem::path> FindTestEmbeddingModel() {
+  std::error_code code;
+  if (const char* path = std::getenv("TARE_EMBEDDING_MODEL"); path != nullptr && *path != '\0') {
+    if (std::filesystem::exists(path, code)) return path;
+  }
+  if (auto dir = UserCacheDir()) {
+    const std::filesystem::path folder = *dir / kTestEmbeddingModelFolder;
+    if (std::filesystem::exists(folder / "model.safetensors", code)) return folder;
   }
   return std::nullopt;
 }

@@ -32,14 +32,15 @@ Status CheckConfig(const ModelConfig& c, std::string_view source) {
     return Fail(ErrorKind::kCorrupt, "{}: {} heads cannot share {} KV heads evenly", source,
                 c.heads, c.kv_heads);
   }
+  if (!(c.norm_epsilon > 0.0f && c.norm_epsilon < 1.0f)) {
+    return Fail(ErrorKind::kCorrupt, "{}: the norm epsilon is {}; it must lie between 0 and 1",
+                source, c.norm_epsilon);
+  }
+  if (c.encoder) return {};
   const int rotated_head = c.latent ? c.latent->rope_dim : c.head_dim;
   if (c.rope.dims % 2 != 0 || c.rope.dims > rotated_head) {
     return Fail(ErrorKind::kCorrupt, "{}: {} elements of a head of {} cannot be rotated in pairs",
                 source, c.rope.dims, rotated_head);
-  }
-  if (!(c.norm_epsilon > 0.0f && c.norm_epsilon < 1.0f)) {
-    return Fail(ErrorKind::kCorrupt, "{}: the norm epsilon is {}; it must lie between 0 and 1",
-                source, c.norm_epsilon);
   }
   if (!(c.rope.theta > 1.0f && std::isfinite(c.rope.theta))) {
     return Fail(ErrorKind::kCorrupt, "{}: the rotary base is {}; it must be above 1", source,

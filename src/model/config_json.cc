@@ -167,8 +167,10 @@ Result<JsonConfig> ParseJsonConfig(std::string_view text, const std::string& sou
   TARE_TRY(c.head_dim, keys.CountOr("head_dim", c.heads > 0 ? c.hidden / c.heads : 0));
   c.rope.dims = c.head_dim;
   TARE_TRY(c.prediction_layers, keys.CountOr("num_nextn_predict_layers", 0));
-  TARE_RETURN_IF_ERROR(RefuseVariants(keys));
-  TARE_RETURN_IF_ERROR(ReadRope(keys, c));
+  if (!out.family->encoder) {
+    TARE_RETURN_IF_ERROR(RefuseVariants(keys));
+    TARE_RETURN_IF_ERROR(ReadRope(keys, c));
+  }
   if (out.family->adjust_json != nullptr) {
     TARE_RETURN_IF_ERROR(out.family->adjust_json(keys, c));
   }

@@ -9,8 +9,8 @@
 namespace tare::model {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kLlama,      &kQwen2,      &kQwen3, &kQwen3Moe,
-                                       &kDeepseekV2, &kDeepseekV3, &kKimiK2};
+constexpr const Family* kFamilies[] = {&kLlama,      &kQwen2,      &kQwen3,  &kQwen3Moe,
+                                       &kDeepseekV2, &kDeepseekV3, &kKimiK2, &kBert};
 
 tl::unexpected<Error> Unknown(std::string_view what, std::string_view name,
                               const std::vector<std::string>& known) {

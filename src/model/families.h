@@ -12,5 +12,6 @@ extern const Family kQwen3Moe;
 extern const Family kDeepseekV2;
 extern const Family kDeepseekV3;
 extern const Family kKimiK2;
+extern const Family kBert;
 
 }  // namespace tare::model

@@ -30,6 +30,7 @@ struct Family {
   const char* gguf_architecture;                    // general.architecture; null: none
   std::span<const char* const> hugging_face_types;  // model_type of config.json
   RotaryPairs gguf_pairs = RotaryPairs::kHalves;
+  bool encoder = false;  // computed by encoder.h: the two parts below are null
   // Sets what the common reading cannot know, and refuses variants that are something else.
   Status (*adjust_gguf)(const GgufFile& file, ModelConfig& config) = nullptr;
   Status (*adjust_json)(const JsonKeys& keys, ModelConfig& config) = nullptr;

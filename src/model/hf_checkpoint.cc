@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "model/bert_names.h"
 #include "model/coded_tensor.h"
 #include "model/config_json.h"
 #include "model/quant_config.h"
@@ -124,6 +125,7 @@ std::string ToCommon(std::string_view name) {
 // layers past the last one predict tokens further on (DeepSeek's MTP) and are not part of the
 // model.
 bool Redundant(std::string_view name, const ModelConfig& config) {
+  if (config.encoder) return BertHasNoUseFor(name);
   for (int i = 0; i < config.prediction_layers; ++i) {
     if (name.starts_with(fmt::format("model.layers.{}.", config.layers + i))) return true;
   }
@@ -187,7 +189,9 @@ class HuggingFaceCheckpoint : public Checkpoint {
     return TensorValues{view, nullptr};
   }
 
-  std::string FileName(std::string_view name) const override { return ToHuggingFace(name); }
+  std::string FileName(std::string_view name) const override {
+    return config().encoder ? BertToHuggingFace(name) : ToHuggingFace(name);
+  }
   std::shared_ptr<const void> storage() const override { return files_; }
 
   Status AddFile(const std::filesystem::path& path) {
@@ -197,7 +201,8 @@ class HuggingFaceCheckpoint : public Checkpoint {
     for (const auto& [name, tensor] : kept.tensors()) {
       if (Redundant(name, config_.config)) continue;
       file_names_.insert(name);
-      if (!tensors_.emplace(ToCommon(name), Place{name, &tensor}).second) {
+      std::string common = config().encoder ? BertToCommon(name) : ToCommon(name);
+      if (!tensors_.emplace(std::move(common), Place{name, &tensor}).second) {
         return Fail(ErrorKind::kCorrupt, "{}: tensor '{}' is in another shard already", kept.name(),
                     name);
       }

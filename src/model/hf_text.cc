@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "model/json_text.h"
 #include "model/pre_tokenizers.h"
+#include "model/wordpiece_vocab.h"
 
 namespace tare::model {
 namespace {
@@ -151,6 +152,12 @@ Result<Tokenizer> ReadTokenizerJson(const std::filesystem::path& path, const Jso
   return Tokenizer::FromJson(json);
 }
 
+Result<Tokenizer> ReadVocabulary(const std::filesystem::path& path, const Json& config) {
+  TARE_TRY(const std::string vocab, ReadFile(path, kTokenizerLimit));
+  TARE_TRY(const std::string json, WordPieceTokenizerJson(vocab, config));
+  return Tokenizer::FromJson(json);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& folder) {
@@ -162,11 +169,16 @@ Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& fold
   std::filesystem::path path = folder / "tokenizer.json";
   const bool has_json = std::filesystem::exists(path, code);
   if (!has_json) path = folder / "tiktoken.model";
+  const bool has_ranks = !has_json && std::filesystem::exists(path, code);
+  if (!has_json && !has_ranks) path = folder / "vocab.txt";
   if (!std::filesystem::exists(path, code)) {
-    return Fail(ErrorKind::kNotFound, "'{}' has neither tokenizer.json nor tiktoken.model",
+    return Fail(ErrorKind::kNotFound,
+                "'{}' has neither tokenizer.json nor tiktoken.model nor vocab.txt",
                 folder.string());
   }
-  auto tokenizer = has_json ? ReadTokenizerJson(path, config) : ReadTiktoken(path, config);
+  auto tokenizer = has_json    ? ReadTokenizerJson(path, config)
+                   : has_ranks ? ReadTiktoken(path, config)
+                               : ReadVocabulary(path, config);
   if (!tokenizer) return Context(std::move(tokenizer).error(), "'{}'", path.string());
 
   Text::Parts parts{.tokenizer = std::move(*tokenizer)};

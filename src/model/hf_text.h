@@ -13,7 +13,7 @@ namespace tare::model {
 
 // tokenizer.json, tokenizer_config.json, special_tokens_map.json, chat_template.jinja,
 // generation_config.json and config.json; only the first must be there. A folder without it may
-// have a tiktoken.model instead (Kimi-K2).
+// have a tiktoken.model (Kimi-K2) or a vocab.txt (BERT) instead.
 Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& folder);
 
 // Absent, with a warning that names the checkpoint, when the template does not parse.

@@ -41,7 +41,7 @@ Inspection Inspect(const ModelConfig& config, std::uint64_t available_bytes) {
     PartKind kind;
   };
   const Part parts[] = {
-      {"embedding", n.embedding, PartKind::kTable},
+      {"embedding", n.embedding + n.tables, PartKind::kTable},
       {"attention", n.attention, PartKind::kLinear},
       {"feed_forward", n.dense_mlp, PartKind::kLinear},
       {"routed_experts", n.routed_experts, PartKind::kLinear},
@@ -60,6 +60,7 @@ Inspection Inspect(const ModelConfig& config, std::uint64_t available_bytes) {
     out.parts.push_back(size);
   }
   out.kv_bytes_per_token = KvBytesPerToken(config, kernels::KvType::kBf16);
+  if (out.kv_bytes_per_token == 0) return out;  // an encoder: nothing grows with what is served
   const std::uint64_t working = WorkingBytes(config);
   for (std::size_t i = 0; i < kPrecisions.size(); ++i) {
     const std::uint64_t fixed = out.weight_bytes[i] + working;

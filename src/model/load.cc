@@ -42,6 +42,12 @@ Result<std::unique_ptr<Checkpoint>> OpenCheckpoint(const std::filesystem::path& 
 Result<std::unique_ptr<LanguageModel>> LoadModel(const Checkpoint& checkpoint,
                                                  const LoadOptions& options) {
   TARE_RETURN_IF_ERROR(kernels::CheckIsaEnvironment());
+  if (checkpoint.family().encoder) {
+    return Fail(ErrorKind::kUnsupported,
+                "{}: family {} makes embeddings and writes no text; `tare serve` answers "
+                "/v1/embeddings with it",
+                checkpoint.name(), checkpoint.family().name);
+  }
   if (options.check_memory) {
     TARE_TRY(const MemoryNeed need, EstimateMemory(checkpoint, options.dtype, 0));
     TARE_TRY(const std::uint64_t available, AvailableMemory());
@@ -68,9 +74,10 @@ Result<MemoryNeed> EstimateMemory(const Checkpoint& checkpoint, std::optional<We
     const auto stored = checkpoint.Find(name);
     if (stored->shape.size() < 2) continue;  // vectors are small
     TARE_TRY(const TensorForm form, checkpoint.Form(name));
-    const bool table = name == "token_embd.weight";
+    const bool table = name == "token_embd.weight" || name == "position_embd.weight" ||
+                       name == "token_types.weight";
     if (table) need.weights += stored->bytes;  // gathered from as stored
-    if (table && !config.tied_embeddings) continue;
+    if (table && (config.encoder || !config.tied_embeddings)) continue;
     if (config.latent && name.ends_with("attn_kv_b.weight")) {  // taken apart by head
       const LatentAttentionConfig& m = *config.latent;
       take(MatrixRole::kLatent, form.natural, config.heads, m.kv_rank, m.nope_dim);

@@ -79,6 +79,7 @@ kernels::KvShape KvShapeOf(const ModelConfig& config, kernels::KvType type) {
 }
 
 std::uint64_t KvBytesPerToken(const ModelConfig& config, kernels::KvType type) {
+  if (config.encoder) return 0;
   return kernels::KvBytesPerToken(KvShapeOf(config, type));
 }
 
@@ -103,6 +104,8 @@ std::uint64_t WorkingBytes(const ModelConfig& config) {
   }
   // Residual, normed and delta, and the quantised form.
   const std::uint64_t row = 4 * hidden + heads + inner;
+  // An encoder has no logits, and steps of more rows (engine/embedder.h).
+  if (config.encoder) return sizeof(float) * 4 * kStepRows * row + kProcessBytes;
   return sizeof(float) * (kStepRows * row + kStepSequences * u(config.vocab)) + kProcessBytes;
 }
 

@@ -1,4 +1,4 @@
-// The facts that define a decoder-only transformer, whatever file they were read from.
+// The facts that define a transformer, whatever file they were read from.
 //
 // Plain values. Lengths are in tokens, sizes in elements. Which facts a family uses, and the names
 // they have in GGUF metadata and in config.json, is in docs/MODELS.md.
@@ -56,6 +56,11 @@ struct ExpertsConfig {
   float scale = 1.0f;
 };
 
+// Of an encoder, which makes vectors of texts instead of writing them.
+struct EncoderConfig {
+  int token_types = 0;  // kinds of segments it knows; texts are of the first
+};
+
 struct ModelConfig {
   std::string family;  // "llama"
   std::string name;    // as the checkpoint calls itself
@@ -74,9 +79,10 @@ struct ModelConfig {
   bool head_norms = false;      // RMSNorm over each head of q and k, before rotation
   std::optional<LatentAttentionConfig> latent;
   std::optional<ExpertsConfig> experts;
-  int prediction_layers = 0;            // stored after the last layer, not part of the model
-  std::uint64_t parameters = 0;         // stored, tied ones once
-  std::uint64_t active_parameters = 0;  // read to compute one token, without the embedding table
+  std::optional<EncoderConfig> encoder;  // then rope and KV heads have no meaning
+  int prediction_layers = 0;             // stored after the last layer, not part of the model
+  std::uint64_t parameters = 0;          // stored, tied ones once
+  std::uint64_t active_parameters = 0;   // read to compute one token, without the embedding table
 };
 
 }  // namespace tare::model

@@ -30,12 +30,12 @@ std::uint64_t NormsOfLayer(const ModelConfig& c) {
 }  // namespace
 
 std::uint64_t ParameterCount::total() const {
-  return embedding + head + attention + dense_mlp + routed_experts + shared_experts + routers +
-         norms;
+  return embedding + head + tables + attention + dense_mlp + routed_experts + shared_experts +
+         routers + norms;
 }
 
 std::uint64_t ParameterCount::active() const {
-  return active_with_embedding() - (head > 0 ? embedding : 0);
+  return active_with_embedding() - tables - (head > 0 ? embedding : 0);
 }
 
 std::uint64_t ParameterCount::active_with_embedding() const {
@@ -50,6 +50,14 @@ ParameterCount CountParameters(const ModelConfig& c) {
   n.norms = U(c.layers) * NormsOfLayer(c) + U(c.hidden);
   const std::uint64_t dense_layers = c.experts ? U(c.experts->leading_dense_layers) : U(c.layers);
   n.dense_mlp = dense_layers * 3 * U(c.hidden) * U(c.intermediate);
+  if (c.encoder) {
+    n.embedding = n.head = 0;
+    n.tables = U(c.vocab + c.context_length + c.encoder->token_types) * U(c.hidden);
+    n.attention += U(c.layers) * U(c.hidden);  // the output's bias
+    n.dense_mlp =
+        U(c.layers) * (2 * U(c.hidden) * U(c.intermediate) + U(c.intermediate + c.hidden));
+    n.norms = (2 * U(c.layers) + 1) * 2 * U(c.hidden);
+  }
   if (c.experts) {
     const ExpertsConfig& e = *c.experts;
     const std::uint64_t layers = U(c.layers) - dense_layers;
@@ -63,6 +71,7 @@ ParameterCount CountParameters(const ModelConfig& c) {
 }
 
 std::uint64_t KvNumbersPerToken(const ModelConfig& c) {
+  if (c.encoder) return 0;
   if (c.latent) return U(c.layers) * U(c.latent->kv_rank + c.latent->rope_dim);
   return U(c.layers) * 2 * U(c.kv_heads) * U(c.head_dim);
 }

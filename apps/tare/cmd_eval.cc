@@ -79,15 +79,18 @@ void PrintTable(const PplWords& words, const std::vector<PrecisionRow>& rows) {
     const auto& r = row.result;
     fmt::print("{:<6}{:>12.1f}{:>12.3f}{:>20}", row.dtype,
                static_cast<double>(row.weight_bytes) / 1e6, r.perplexity,
-               fmt::format("{:.3f}-{:.3f}", r.perplexity_low, r.perplexity_high));
+               r.interval95
+                   ? fmt::format("{:.3f}-{:.3f}", r.interval95->first, r.interval95->second)
+                   : "none");
     if (r.divergence) {
-      fmt::print("{:>22}{:>12.4f}{:>10.1f}\n",
-                 fmt::format("{:.5f} +/- {:.5f}", r.divergence->kl.mean,
-                             1.96 * r.divergence->kl.standard_error),
+      fmt::print("{:>22}{:>12.4f}{:>10.1f}\n", eval::MeanText(r.divergence->kl),
                  r.divergence->kl_p99, r.divergence->top1_agreement * 100);
     } else {
       fmt::print("{:>22}{:>12}{:>10}\n", "reference", "", "");
     }
+  }
+  if (const std::string why = eval::WhyNoInterval(rows.front().result); !why.empty()) {
+    fmt::print("\n{}", why);
   }
 }
 
@@ -99,16 +102,14 @@ void PrintJson(const PplWords& words, const std::vector<PrecisionRow>& rows) {
                              {"reference", words.reference}};
   for (const PrecisionRow& row : rows) {
     const auto& r = row.result;
-    nlohmann::json entry = {
-        {"dtype", row.dtype},
-        {"weights_bytes", row.weight_bytes},
-        {"scored_tokens", r.scored_tokens},
-        {"nll", {{"mean", r.nll.mean}, {"standard_error", r.nll.standard_error}}},
-        {"perplexity", r.perplexity}};
+    nlohmann::json entry = {{"dtype", row.dtype},
+                            {"weights_bytes", row.weight_bytes},
+                            {"scored_tokens", r.scored_tokens},
+                            {"nll", eval::ToJson(r.nll)},
+                            {"perplexity", r.perplexity}};
     if (r.divergence) {
-      entry["kl"] = {{"mean", r.divergence->kl.mean},
-                     {"standard_error", r.divergence->kl.standard_error},
-                     {"p99", r.divergence->kl_p99}};
+      entry["kl"] = eval::ToJson(r.divergence->kl);
+      entry["kl"]["p99"] = r.divergence->kl_p99;
       entry["top1_agreement"] = r.divergence->top1_agreement;
     }
     document["precisions"].push_back(std::move(entry));

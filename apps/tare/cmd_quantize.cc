@@ -186,13 +186,12 @@ void PrintTable(const Words& words, const Outcome& out) {
     fmt::print("{:<10}{:>12.3f}{:>10}", row.name, r.perplexity,
                r.divergence ? fmt::format("{:+.2f} %", (r.perplexity / original - 1) * 100) : "");
     if (r.divergence) {
-      fmt::print("{:>24}{:>12.4f}{:>10.1f}",
-                 fmt::format("{:.5f} +/- {:.5f}", r.divergence->kl.mean,
-                             1.96 * r.divergence->kl.standard_error),
-                 r.divergence->kl_p99, r.divergence->top1_agreement * 100);
+      fmt::print("{:>24}{:>12.4f}{:>10.1f}", eval::MeanText(r.divergence->kl), r.divergence->kl_p99,
+                 r.divergence->top1_agreement * 100);
     }
     fmt::print("\n");
   }
+  fmt::print("{}", eval::WhyNoInterval(out.rows.front().result));
   const auto saved =
       static_cast<std::int64_t>(out.source_bytes) - static_cast<std::int64_t>(out.bytes);
   fmt::print("\n'{}' written: {}, the source has {} ({} {})\n", words.out, FormatBytes(out.bytes),
@@ -217,9 +216,8 @@ void PrintJson(const Words& words, const Outcome& out) {
     json entry = {
         {"weights", row.name}, {"scored_tokens", r.scored_tokens}, {"perplexity", r.perplexity}};
     if (r.divergence) {
-      entry["kl"] = {{"mean", r.divergence->kl.mean},
-                     {"standard_error", r.divergence->kl.standard_error},
-                     {"p99", r.divergence->kl_p99}};
+      entry["kl"] = eval::ToJson(r.divergence->kl);
+      entry["kl"]["p99"] = r.divergence->kl_p99;
       entry["top1_agreement"] = r.divergence->top1_agreement;
     }
     document["quality"].push_back(std::move(entry));

@@ -1,5 +1,7 @@
 #include "eval/perplexity.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -13,6 +15,8 @@ namespace {
 // Rows per Forward: bounds the logits kept at once (rows * vocab floats) while keeping prefill
 // wide.
 constexpr int kRowsPerForward = 64;
+// Standard errors to either side of a mean that hold 95 % of a normal distribution.
+constexpr double k95 = 1.96;
 
 // A model with KV pages for one window; Begin starts a window, Next gives logits of its next rows.
 class WindowReader {
@@ -77,7 +81,7 @@ class WindowedMean {
     const double total = std::accumulate(counts_.begin(), counts_.end(), 0.0);
     const double mean = std::accumulate(sums_.begin(), sums_.end(), 0.0) / total;
     const auto n = static_cast<double>(sums_.size());
-    if (n < 2) return {mean, 0};
+    if (n < 2) return {mean, std::nullopt};
     double squares = 0;
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       const double residual = sums_[i] - mean * counts_[i];
@@ -176,14 +180,33 @@ Result<PerplexityResult> MeasurePerplexity(model::LanguageModel& model,
   result.scored_tokens = scored_total;
   result.nll = nll.Value();
   result.perplexity = std::exp(result.nll.mean);
-  result.perplexity_low = std::exp(result.nll.mean - 1.96 * result.nll.standard_error);
-  result.perplexity_high = std::exp(result.nll.mean + 1.96 * result.nll.standard_error);
+  if (const auto error = result.nll.standard_error) {
+    result.interval95 = {std::exp(result.nll.mean - k95 * *error),
+                         std::exp(result.nll.mean + k95 * *error)};
+  }
   if (reference != nullptr) {
     result.divergence =
         Divergence{kl.Value(), Percentile99(token_kl),
                    static_cast<double>(agreements) / static_cast<double>(scored_total)};
   }
   return result;
+}
+
+std::string MeanText(const MeanWithError& value) {
+  if (!value.standard_error) return fmt::format("{:.5f}", value.mean);
+  return fmt::format("{:.5f} +/- {:.5f}", value.mean, k95 * *value.standard_error);
+}
+
+nlohmann::json ToJson(const MeanWithError& value) {
+  return {{"mean", value.mean},
+          {"standard_error",
+           value.standard_error ? nlohmann::json(*value.standard_error) : nlohmann::json(nullptr)}};
+}
+
+std::string WhyNoInterval(const PerplexityResult& result) {
+  if (result.interval95) return "";
+  return "no intervals: the text fills one window only, and the error is seen from how windows "
+         "differ; give a longer text or a shorter window\n";
 }
 
 }  // namespace tare::eval

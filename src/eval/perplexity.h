@@ -11,8 +11,11 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -28,7 +31,7 @@ struct PerplexityOptions {
 
 struct MeanWithError {
   double mean = 0;
-  double standard_error = 0;  // over windows; 0 with a single window
+  std::optional<double> standard_error;  // over windows; a single one shows no scatter
 };
 
 struct Divergence {
@@ -41,8 +44,8 @@ struct PerplexityResult {
   std::size_t scored_tokens = 0;
   MeanWithError nll;  // nats per token
   double perplexity = 0;
-  double perplexity_low = 0;  // exp(nll mean -/+ 1.96 standard errors)
-  double perplexity_high = 0;
+  // exp(nll mean -/+ 1.96 standard errors).
+  std::optional<std::pair<double, double>> interval95;
   std::optional<Divergence> divergence;  // when a reference was given
 };
 
@@ -52,5 +55,12 @@ Result<PerplexityResult> MeasurePerplexity(model::LanguageModel& model,
                                            model::LanguageModel* reference,
                                            std::span<const TokenId> text,
                                            const PerplexityOptions& options);
+
+// "0.01234 +/- 0.00056", the half width of the 95 % interval; without one the mean alone.
+std::string MeanText(const MeanWithError& value);
+// {"mean", "standard_error"}; null where there is none.
+nlohmann::json ToJson(const MeanWithError& value);
+// Why there is no interval, as a line; empty when there is one.
+std::string WhyNoInterval(const PerplexityResult& result);
 
 }  // namespace tare::eval

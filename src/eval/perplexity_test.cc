@@ -79,6 +79,26 @@ TEST(Perplexity, DivergenceOfKnownPair) {
   // 1/4 ln(1/2) + 3/4 ln(3/2) = 0.1308120
   EXPECT_NEAR(result->divergence->kl.mean, 0.1308120, 1e-6);
   EXPECT_NEAR(result->divergence->kl_p99, 0.1308120, 1e-6);
+  // One window shows no scatter, which is not a scatter of nought.
+  EXPECT_FALSE(result->interval95);
+  EXPECT_EQ(MeanText(result->divergence->kl), "0.13081");
+  EXPECT_TRUE(ToJson(result->divergence->kl)["standard_error"].is_null());
+  EXPECT_NE(WhyNoInterval(*result), "");
+}
+
+TEST(Perplexity, AnIntervalFromHowWindowsDiffer) {
+  // Windows of 3 score 2 + 1 + 1 tokens; after 0 each costs ln 4, after 1 each ln 2.
+  BigramModel model({{0.0f, -std::log(3.0f)}, {0.0f, 0.0f}});
+  const auto result =
+      MeasurePerplexity(model, nullptr, Tokens({0, 1, 0, 1, 0}), {.window = 3, .progress = {}});
+  ASSERT_TRUE(result && result->nll.standard_error && result->interval95);
+  const double a = std::log(4.0), b = std::log(2.0), mean = (a + b) / 2;
+  // Sums a + b, a, b with 2, 1, 1 tokens; residuals 0, (a − b)/2, (b − a)/2.
+  const double expected = std::sqrt(2 * std::pow((a - b) / 2, 2) * 3 / 2) / 4;
+  EXPECT_NEAR(result->nll.mean, mean, 1e-6);
+  EXPECT_NEAR(*result->nll.standard_error, expected, 1e-6);
+  EXPECT_EQ(WhyNoInterval(*result), "");
+  EXPECT_EQ(MeanText({0.25, 0.5}), "0.25000 +/- 0.98000");
 }
 
 TEST(Perplexity, IdenticalModelsDoNotDiverge) {

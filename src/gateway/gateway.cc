@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr std::size_t kMaxRequestId = 128;
+constexpr std::size_t kMaxWaitingForLease = 4096;
 constexpr std::string_view kTierHeader = "X-Tare-Tier";
 
 const Clock* OrSteady(const Clock* clock) {
@@ -37,8 +38,8 @@ std::string RandomPrefix() {
 std::pair<std::int64_t, std::int64_t> EstimateTokens(const api::ChatRequest& request) {
   constexpr std::size_t kBytesPerToken = 3;
   constexpr std::int64_t kUsualAnswer = 1024;
-  const std::size_t bytes =
-      request.messages_json.size() + request.tools_json.size() + request.prompt.size();
+  const std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
+                            request.prompt.size() + request.answer_prefix.size();
   const std::size_t prompt = bytes / kBytesPerToken + request.prompt_tokens.size();
   const std::int64_t answer = request.max_tokens ? *request.max_tokens : kUsualAnswer;
   return {static_cast<std::int64_t>(prompt), answer * request.n};
@@ -105,7 +106,8 @@ Gateway::Gateway(GatewayOptions options)
     : options_(std::move(options)),
       clock_(OrSteady(options_.clock)),
       metrics_(std::make_shared<Metrics>()),
-      id_prefix_(RandomPrefix()) {
+      id_prefix_(RandomPrefix()),
+      leases_(kMaxWaitingForLease) {
   SetAccess(options_.access, options_.ledger);
 }
 Gateway::~Gateway() = default;
@@ -233,37 +235,49 @@ api::Tier Gateway::TierOf(const Call& call, const api::ChatRequest& request) {
   return net::EqualsIgnoreCase(*header, "batch") ? api::Tier::kBatch : api::Tier::kInteractive;
 }
 
-bool Gateway::Reserve(const Call& call, const api::ChatRequest& request,
-                      QuotaLedger::Reservation& reservation) {
-  if (call.ledger == nullptr) return true;
-  const std::string& tenant = call.record.tenant;
-  const auto [prompt, answer] = EstimateTokens(request);
-  auto held = call.ledger->Reserve({tenant, request.model, call.access->LimitsOf(tenant),
-                                    call.access->PriceOf(request.model), prompt, answer});
-  if (!held) {
-    Answer(call, held.error().error, held.error().retry_after);
-    return false;
-  }
-  reservation = std::move(*held);
-  return true;
-}
-
 void Gateway::StartChat(Call call, api::ChatRequest request, bool chat) {
   if (call.key != nullptr && !call.key->MayUse(request.model)) {
     return Answer(call, {ErrorKind::kInvalidArgument,
                          fmt::format("this key may not use the model '{}'", request.model), "model",
                          api::kModelNotAllowed});
   }
-  auto upstream = Working();
-  if (!upstream) return Answer(call, upstream.error());
   request.tier = TierOf(call, request);
   call.record.tenant = call.key != nullptr ? call.key->tenant : std::string(kDefaultTenant);
   if (call.key != nullptr) call.record.key = call.key->name;
   call.record.model = request.model;
   call.record.batch = request.tier == api::Tier::kBatch;
   call.record.stream = request.stream;
+  if (const auto upstream = Working(); !upstream) return Answer(call, upstream.error());
+  if (call.ledger == nullptr) return StartReserved(std::move(call), std::move(request), chat, {});
+  const std::string& tenant = call.record.tenant;
+  const auto [prompt, answer] = EstimateTokens(request);
+  QuotaRequest share{
+      tenant, request.model, call.access->LimitsOf(tenant), call.access->PriceOf(request.model),
+      prompt, answer};
+  if (auto held = call.ledger->TryReserve(share)) {
+    return StartReserved(std::move(call), std::move(request), chat, *std::move(held));
+  }
+  // A task must be copyable; a call is not.
+  auto waiting =
+      std::make_shared<std::pair<Call, api::ChatRequest>>(std::move(call), std::move(request));
+  const bool posted = leases_.Post([this, waiting, share, chat] {
+    auto held = waiting->first.ledger->Reserve(share);
+    StartReserved(std::move(waiting->first), std::move(waiting->second), chat, std::move(held));
+  });
+  if (!posted) {
+    Answer(waiting->first,
+           {ErrorKind::kUnavailable, "too many requests wait for what their tenant has left; retry",
+            "", api::kOverloaded});
+  }
+}
+
+void Gateway::StartReserved(Call call, api::ChatRequest request, bool chat,
+                            QuotaLedger::Held held) {
+  if (!held) return Answer(call, held.error().error, held.error().retry_after);
+  auto upstream = Working();
+  if (!upstream) return Answer(call, upstream.error());
   ChatContext context;
-  if (!Reserve(call, request, context.reservation)) return;
+  context.reservation = *std::move(held);
   request.id = call.record.id;
   request.wire_body = std::move(call.request.body);
   context.head = {(chat ? "chatcmpl-" : "cmpl-") + NewId(), request.model,

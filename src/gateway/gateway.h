@@ -3,7 +3,8 @@
 // Starts without an upstream: until SetUpstream, /health answers and everything that needs a model
 // gets 503. After BeginDrain new work gets 503 while what runs goes on.
 //
-// Thread safety: all methods may be called from any thread; Handle does not block.
+// Thread safety: all methods may be called from any thread; Handle does not block. Calls that need
+// a lease of a shared budget wait for it on a thread of the gateway's own.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "gateway/access_log.h"
 #include "gateway/metrics.h"
 #include "gateway/quota.h"
+#include "gateway/task_queue.h"
 #include "gateway/upstream.h"
 #include "net/http_server.h"
 
@@ -68,9 +70,8 @@ class Gateway {
   std::string NewId();
   // Counts and logs a request that is answered.
   void Finish(const Call& call, int status, const std::string& error = "");
-  // Holds the request's share of its tenant's quota; false when it was refused and answered.
-  bool Reserve(const Call& call, const api::ChatRequest& request,
-               QuotaLedger::Reservation& reservation);
+  // Answers a call whose share of its tenant's quota is held, or was refused.
+  void StartReserved(Call call, api::ChatRequest request, bool chat, QuotaLedger::Held held);
   void Answer(const Call& call, int status, std::string body,
               const char* content_type = "application/json");
   void Answer(const Call& call, const Error& error, Nanos retry_after = {});
@@ -85,6 +86,7 @@ class Gateway {
   std::shared_ptr<Upstream> upstream_;
   std::shared_ptr<const Access> access_;
   std::shared_ptr<QuotaLedger> ledger_;
+  TaskQueue leases_;  // calls that wait for a pool; last: its tasks use the others
 };
 
 }  // namespace tare::gateway

@@ -23,6 +23,7 @@ using std::chrono::system_clock;
 constexpr const char* kRequests = "requests_per_minute";
 constexpr const char* kTokens = "tokens_per_minute";
 constexpr const char* kMoney = "usd_per_month";
+constexpr const char* kStore = "store";
 // Usage is written this long after it changed, with all that changed meanwhile.
 constexpr auto kWriteDelay = std::chrono::milliseconds(20);
 // A crash may leave this share (one in a hundred) of a limit unused.
@@ -30,8 +31,10 @@ constexpr std::int64_t kLeadShare = 100;
 constexpr auto kCheckpointEvery = std::chrono::seconds(5);
 // A lease that was not used for this long is given back.
 constexpr auto kGiveBackEvery = std::chrono::seconds(1);
-// How long a pool that could not be reached is left alone: calls wait for each try.
+// How long a pool that could not be reached is left alone: a call waits for each try.
 constexpr auto kPoolPause = std::chrono::seconds(1);
+// Calls that need no lease may take what one brought before the call it was for.
+constexpr int kLeaseTries = 8;
 
 std::chrono::year_month_day Date(system_clock::time_point time) {
   return std::chrono::year_month_day(std::chrono::floor<std::chrono::days>(time));
@@ -66,12 +69,11 @@ std::int64_t Lead(const std::optional<std::int64_t>& limit) {
 
 // Whether `used` and `ask` together pass a limit, and what to say then.
 std::optional<QuotaRefusal> Exceeded(const QuotaRequest& request, const store::QuotaRow& used,
-                                     const store::QuotaAmounts& ask, system_clock::time_point now,
-                                     const char*& limit) {
+                                     const store::QuotaAmounts& ask, system_clock::time_point now) {
   const TenantLimits& limits = request.limits;
   const auto refuse = [&](const char* which, std::string message, bool money) {
-    limit = which;
     QuotaRefusal refusal;
+    refusal.limit = which;
     refusal.error = {ErrorKind::kResourceExhausted, std::move(message), "",
                      money ? api::kInsufficientQuota : api::kRateLimitExceeded};
     const auto end =
@@ -105,6 +107,12 @@ std::optional<QuotaRefusal> Exceeded(const QuotaRequest& request, const store::Q
         true);
   }
   return std::nullopt;
+}
+
+store::QuotaAmounts AskOf(const QuotaRequest& request) {
+  return {
+      1, request.prompt_tokens + request.answer_tokens,
+      request.prompt_tokens * request.price.input + request.answer_tokens * request.price.output};
 }
 
 void Add(store::UsageRow& sum, const store::UsageRow& more) {
@@ -141,6 +149,7 @@ struct QuotaLedger::Impl {
   bool stopping = false;
   std::condition_variable changed;
 
+  std::mutex leasing;      // one lease at a time; taken before `mutex`
   std::mutex store_mutex;  // guards the store's Save; taken after `mutex` or alone
   std::unique_ptr<store::QuotaStore> store;
   std::unique_ptr<store::QuotaPool> pool;      // instead of a store
@@ -149,11 +158,9 @@ struct QuotaLedger::Impl {
   std::atomic<std::uint64_t> failures{0};
   std::thread writer;
 
-  // Makes sure that the account's lease covers what the call may take. The mutex is held: others
-  // of this gateway that need the pool wait as well, and find what this one brings.
-  std::optional<QuotaRefusal> CoverByLease(const QuotaRequest& request, Account& account,
-                                           const store::QuotaAmounts& ask,
-                                           system_clock::time_point time, const char*& limit) {
+  // What the account's lease lacks to cover the call; absent: nothing. The mutex is held.
+  static std::optional<store::LeaseRequest> Lacking(const QuotaRequest& request, Account& account,
+                                                    const store::QuotaAmounts& ask) {
     const store::QuotaRow& row = account.row;
     store::QuotaRow& lease = account.lease;
     if (lease.minute != row.minute) lease.minute_requests = lease.minute_tokens = 0;
@@ -185,23 +192,43 @@ struct QuotaLedger::Impl {
     cover(limits.nano_usd_per_month, row.month_nano_usd + ask.nano_usd, lease.month_nano_usd,
           asked.need.nano_usd, asked.want.nano_usd);
     if (covered) return std::nullopt;
-    if (std::chrono::steady_clock::now() < pool_try_again) return Unreachable();
-    const auto taken = pool->Take(asked);
+    return asked;
+  }
+
+  bool PoolPaused() const { return std::chrono::steady_clock::now() < pool_try_again; }
+
+  // Leases what the call lacks. `leasing` is held, the mutex is not: only calls that need the pool
+  // wait for it.
+  std::optional<QuotaRefusal> TakeLease(const QuotaRequest& request) {
+    const system_clock::time_point time = now();
+    std::unique_lock lock(mutex);
+    Row(request.tenant, MinuteOf(time), MonthOf(time));
+    Account& account = accounts[request.tenant];
+    const auto asked = Lacking(request, account, AskOf(request));
+    if (!asked) return std::nullopt;
+    if (PoolPaused()) return Unreachable();
+    lock.unlock();
+    const auto taken = pool->Take(*asked);
+    lock.lock();
     if (!taken) {
       pool_try_again = std::chrono::steady_clock::now() + kPoolPause;
       Note(tl::unexpected(taken.error()));
       return Unreachable();
     }
     if (taken->granted) {
-      lease.minute_requests += taken->amounts.requests;
-      lease.minute_tokens += taken->amounts.tokens;
-      lease.month_nano_usd += taken->amounts.nano_usd;
+      // Of a window that ended meanwhile it counts as used there.
+      store::QuotaRow& lease = account.lease;
+      if (lease.minute == asked->minute) {
+        lease.minute_requests += taken->amounts.requests;
+        lease.minute_tokens += taken->amounts.tokens;
+      }
+      if (lease.month == asked->month) lease.month_nano_usd += taken->amounts.nano_usd;
       return std::nullopt;
     }
     store::QuotaRow all = taken->taken;
-    if (all.minute < row.minute) all.minute_requests = all.minute_tokens = 0;
-    if (all.month < row.month) all.month_nano_usd = 0;
-    auto refusal = Exceeded(request, all, asked.need, time, limit);
+    if (all.minute < asked->minute) all.minute_requests = all.minute_tokens = 0;
+    if (all.month < asked->month) all.month_nano_usd = 0;
+    auto refusal = Exceeded(request, all, asked->need, time);
     // What was given back between the two looks: the client may come again at once.
     return refusal ? refusal : Unreachable();
   }
@@ -209,7 +236,8 @@ struct QuotaLedger::Impl {
   static QuotaRefusal Unreachable() {
     return {{ErrorKind::kUnavailable, "what this tenant has left cannot be asked for now; retry",
              "", ""},
-            kPoolPause};
+            kPoolPause,
+            kStore};
   }
 
   // Gives back the leases nobody used lately, or all of them.
@@ -406,31 +434,30 @@ Result<std::shared_ptr<QuotaLedger>> QuotaLedger::CreateShared(
   return ledger;
 }
 
-tl::expected<QuotaLedger::Reservation, QuotaRefusal> QuotaLedger::Reserve(QuotaRequest request) {
+std::optional<QuotaLedger::Held> QuotaLedger::Try(const QuotaRequest& request) {
   Impl& impl = *impl_;
   const system_clock::time_point now = impl.now();
+  const store::QuotaAmounts ask = AskOf(request);
   Reservation held;
   held.minute_ = MinuteOf(now);
   held.month_ = MonthOf(now);
-  held.tokens_ = request.prompt_tokens + request.answer_tokens;
-  held.nano_usd_ =
-      request.prompt_tokens * request.price.input + request.answer_tokens * request.price.output;
+  held.tokens_ = ask.tokens;
+  held.nano_usd_ = ask.nano_usd;
   const TenantLimits& limits = request.limits;
 
   std::lock_guard lock(impl.mutex);
   store::QuotaRow& row = impl.Row(request.tenant, held.minute_, held.month_);
-  const store::QuotaAmounts ask{1, held.tokens_, held.nano_usd_};
-  const char* limit = nullptr;
-  const bool shared = impl.pool != nullptr && limits.any();
-  auto refusal = shared ? impl.CoverByLease(request, impl.accounts[request.tenant], ask, now, limit)
-                        : Exceeded(request, row, ask, now, limit);
-  if (refusal) {
-    if (limit != nullptr) ++impl.refusals[{request.tenant, limit}];
-    return tl::unexpected(*std::move(refusal));
+  if (impl.pool == nullptr) {
+    if (auto refusal = Exceeded(request, row, ask, now)) {
+      return tl::unexpected(*std::move(refusal));
+    }
+  } else if (limits.any() && Impl::Lacking(request, impl.accounts[request.tenant], ask)) {
+    if (!impl.PoolPaused()) return std::nullopt;
+    return tl::unexpected(Impl::Unreachable());
   }
-  row.minute_requests += 1;
-  row.minute_tokens += held.tokens_;
-  row.month_nano_usd += held.nano_usd_;
+  row.minute_requests += ask.requests;
+  row.minute_tokens += ask.tokens;
+  row.month_nano_usd += ask.nano_usd;
   if (impl.store != nullptr && limits.any()) {
     Account& account = impl.accounts[request.tenant];
     account.limits = limits;
@@ -440,8 +467,38 @@ tl::expected<QuotaLedger::Reservation, QuotaRefusal> QuotaLedger::Reserve(QuotaR
     }
   }
   held.ledger_ = self_.lock();
-  held.request_ = std::move(request);
+  held.request_ = request;
   return held;
+}
+
+QuotaLedger::Held QuotaLedger::Counted(const QuotaRequest& request, Held held) {
+  if (!held) {
+    std::lock_guard lock(impl_->mutex);
+    ++impl_->refusals[{request.tenant, held.error().limit}];
+  }
+  return held;
+}
+
+std::optional<QuotaLedger::Held> QuotaLedger::TryReserve(const QuotaRequest& request) {
+  auto held = Try(request);
+  if (!held) return std::nullopt;
+  return Counted(request, *std::move(held));
+}
+
+QuotaLedger::Held QuotaLedger::Reserve(const QuotaRequest& request) {
+  auto held = Try(request);
+  if (held) return Counted(request, *std::move(held));
+  std::lock_guard one(impl_->leasing);
+  for (int i = 0; i < kLeaseTries; ++i) {
+    // What the call before this one brought may be enough.
+    if (held = Try(request); held) return Counted(request, *std::move(held));
+    if (auto refusal = impl_->TakeLease(request)) {
+      // Unless an answer that ended meanwhile left enough.
+      if (held = Try(request); held && *held) return *std::move(held);
+      return Counted(request, tl::unexpected(*std::move(refusal)));
+    }
+  }
+  return Counted(request, tl::unexpected(Impl::Unreachable()));
 }
 
 QuotaLedger::Reservation::Reservation(Reservation&& other) noexcept { *this = std::move(other); }

@@ -11,15 +11,18 @@
 //
 // With a pool (store/quota_pool.h) several gateways share the budgets: each leases parts of them,
 // counts against its lease, and gives back within seconds what it does not need. When the pool
-// cannot be reached, calls of tenants with limits beyond the lease are refused as unavailable.
+// cannot be reached, calls of tenants with limits beyond the lease are refused as unavailable, and
+// the pool is left alone for a second at a time.
 //
-// Thread safety: all methods may be called from any thread.
+// Thread safety: all methods may be called from any thread. No call waits for the pool but those
+// that say so, also not while another does.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,11 +46,12 @@ struct QuotaRequest {
 struct QuotaRefusal {
   Error error;
   Nanos retry_after{};  // until the window that is full ends
+  std::string limit;    // "requests_per_minute", ..., or "store": the pool cannot be asked
 };
 
 struct RefusalCount {
   std::string tenant;
-  std::string limit;  // "requests_per_minute", ...
+  std::string limit;  // as in QuotaRefusal
   std::uint64_t count = 0;
 };
 
@@ -82,7 +86,11 @@ class QuotaLedger {
     std::int64_t tokens_ = 0, nano_usd_ = 0;
   };
 
-  tl::expected<Reservation, QuotaRefusal> Reserve(QuotaRequest request);
+  using Held = tl::expected<Reservation, QuotaRefusal>;
+  // Absent: the pool must be asked first, which Reserve does.
+  std::optional<Held> TryReserve(const QuotaRequest& request);
+  // May wait for the pool.
+  Held Reserve(const QuotaRequest& request);
 
   // By month, tenant and model; with a pool, of this gateway since its start.
   std::vector<store::UsageRow> Usage() const;
@@ -97,6 +105,8 @@ class QuotaLedger {
   struct Impl;
 
  private:
+  std::optional<Held> Try(const QuotaRequest& request);
+  Held Counted(const QuotaRequest& request, Held held);
   explicit QuotaLedger(std::unique_ptr<Impl> impl);
   const std::unique_ptr<Impl> impl_;
   std::weak_ptr<QuotaLedger> self_;

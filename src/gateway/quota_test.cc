@@ -226,13 +226,17 @@ class FakePool final : public store::QuotaPool {
     store::QuotaAmounts taken;
     int takes = 0;
     bool down = false;
+    bool hangs = false;  // Take waits until this is over
+    std::condition_variable changed;
     std::vector<store::UsageRow> usage;
   };
   explicit FakePool(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   Result<store::Lease> Take(const store::LeaseRequest& request) override {
-    std::lock_guard lock(state_->mutex);
+    std::unique_lock lock(state_->mutex);
     ++state_->takes;
+    state_->changed.notify_all();
+    state_->changed.wait(lock, [this] { return !state_->hangs; });
     if (state_->down) return Fail(ErrorKind::kUnavailable, "no database");
     store::Lease lease;
     const std::int64_t left = *request.limit_requests - state_->taken.requests;
@@ -309,6 +313,56 @@ TEST(SharedQuota, WithoutThePoolOnlyTheLeaseIsServed) {
   EXPECT_TRUE(ledger->Reserve(Request({}))) << "tenants without limits need no lease";
   second->Release();
   EXPECT_TRUE(ledger->Reserve(Request(limits))) << "what was given back is there again";
+}
+
+TEST(SharedQuota, APoolThatHangsHoldsOnlyThoseWhoNeedIt) {
+  const auto state = std::make_shared<FakePool::State>();
+  const auto ledger =
+      *QuotaLedger::CreateShared(std::make_unique<FakePool>(state), [] { return kNow; });
+  const TenantLimits limits{.requests_per_minute = 300};  // leases of three
+  auto first = ledger->Reserve(Request(limits));
+  ASSERT_TRUE(first);
+  {
+    std::lock_guard lock(state->mutex);
+    state->hangs = true;
+  }
+  QuotaRequest other = Request(limits);
+  other.tenant = "other";
+  ASSERT_FALSE(ledger->TryReserve(other)) << "the pool must be asked";
+  std::optional<QuotaLedger::Held> late, behind;
+  std::thread needs([&] { late.emplace(ledger->Reserve(other)); });
+  {
+    std::unique_lock lock(state->mutex);
+    state->changed.wait(lock, [&] { return state->takes == 2; });
+  }
+  std::thread follows([&] { behind.emplace(ledger->Reserve(other)); });
+  // Nobody else waits: leased calls, calls without limits, settling.
+  for (int i = 0; i < 2; ++i) {
+    const auto held = ledger->TryReserve(Request(limits));
+    ASSERT_TRUE(held && *held) << "the rest of its lease";
+    EXPECT_TRUE(*ledger->TryReserve(Request({})));
+  }
+  first->Settle({100, 50, 0});
+  EXPECT_FALSE(ledger->TryReserve(other));
+  {
+    std::lock_guard lock(state->mutex);
+    state->hangs = false;
+    state->down = true;
+    state->changed.notify_all();
+  }
+  needs.join();
+  follows.join();
+  for (const auto& refused : {&late, &behind}) {
+    ASSERT_FALSE(**refused);
+    EXPECT_EQ((*refused)->error().error.kind, ErrorKind::kUnavailable);
+  }
+  EXPECT_EQ(state->takes, 2) << "who waited behind did not try again";
+  ASSERT_TRUE(ledger->TryReserve(other)) << "and for a while nobody does";
+  const auto refusals = ledger->Refusals();
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].limit, "store");
+  EXPECT_EQ(refusals[0].tenant, "other");
+  EXPECT_EQ(refusals[0].count, 3u);
 }
 
 // Two gateways with 32 clients each on one real PostgreSQL server, on a budget for 1,000 calls.

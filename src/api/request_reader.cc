@@ -150,6 +150,7 @@ struct Draft {
   std::optional<int> max_completion_tokens;
   bool tools_off = false;
   bool continues = false;
+  std::optional<bool> generation_prompt;
 };
 
 // A feature that changes the answer must not be ignored by those who do not have it.
@@ -293,6 +294,10 @@ Status ReadChatField(std::string_view key, dom::element value, Draft& draft) {
     NotEverywhere(draft, "audio", "audio is not supported by this model");
   } else if (key == "continue_final_message") {
     return ReadBool(value, "continue_final_message", draft.continues);
+  } else if (key == "add_generation_prompt") {
+    bool wanted = true;
+    TARE_RETURN_IF_ERROR(ReadBool(value, "add_generation_prompt", wanted));
+    draft.generation_prompt = wanted;
   } else if (key == "chat_template_kwargs") {
     if (!value.is_object()) {
       return FailParam("chat_template_kwargs", "chat_template_kwargs must be an object");
@@ -401,6 +406,15 @@ Result<ChatRequest> ReadChatRequest(std::string_view body) {
   TARE_TRY(Draft draft, ReadFields(body, ReadChatField));
   if (!draft.has_messages) return FailParam("messages", "messages is missing");
   TARE_RETURN_IF_ERROR(Settle(draft));
+  if (draft.generation_prompt && *draft.generation_prompt == draft.continues) {
+    if (draft.continues) {
+      return FailParam("add_generation_prompt",
+                       "add_generation_prompt begins a new message; leave it out, or send false, "
+                       "with continue_final_message");
+    }
+    NotEverywhere(draft, "add_generation_prompt",
+                  "add_generation_prompt may be false only with continue_final_message here");
+  }
   if (draft.continues) {
     TARE_TRY(draft.request.answer_prefix, TakeAnswerPrefix(draft.request.messages_json));
   }

@@ -292,5 +292,21 @@ TEST(ChatRequest, ContinuesItsLastMessage) {
   }
 }
 
+TEST(ChatRequest, AGenerationPromptIsForNewMessages) {
+  const auto read = [](const std::string& more) {
+    return ReadChatRequest(R"({"model":"m","messages":[{"role":"user","content":"a"},)"
+                           R"({"role":"assistant","content":"b"}],)" +
+                           more + "}");
+  };
+  EXPECT_TRUE(read(R"("add_generation_prompt":true)")->unsupported.empty());
+  EXPECT_TRUE(read(R"("add_generation_prompt":false,"continue_final_message":true)"));
+  const auto both = read(R"("add_generation_prompt":true,"continue_final_message":true)");
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().param, "add_generation_prompt");
+  const auto neither = read(R"("add_generation_prompt":false)");
+  ASSERT_TRUE(neither) << "other servers may have it";
+  EXPECT_EQ(neither->unsupported.at(0).param, "add_generation_prompt");
+}
+
 }  // namespace
 }  // namespace tare::api

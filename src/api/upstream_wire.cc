@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "api/json_text.h"
@@ -147,13 +148,30 @@ std::size_t SkipString(std::string_view json, std::size_t at) {
   }
 }
 
+// find_first_of looks each character up in the set by a search.
+class CharacterSet {
+ public:
+  constexpr explicit CharacterSet(std::string_view characters) {
+    for (const char c : characters) has_[static_cast<unsigned char>(c)] = true;
+  }
+  std::size_t Find(std::string_view text, std::size_t from) const {
+    while (from < text.size() && !has_[static_cast<unsigned char>(text[from])]) ++from;
+    return from < text.size() ? from : std::string_view::npos;
+  }
+
+ private:
+  std::array<bool, 256> has_{};
+};
+constexpr CharacterSet kKeyOrEnd("\"}");
+constexpr CharacterSet kStructure("\"{}[],");
+
 // The members of an object as they are written. The text is JSON that was parsed before; anything
 // unexpected all the same, and a key with an escape, gives nothing.
 std::optional<std::vector<Member>> TopLevelMembers(std::string_view json) {
   std::vector<Member> members;
   std::size_t at = json.find('{');
   while (at != std::string_view::npos) {
-    const std::size_t begin = json.find_first_of("\"}", at + 1);
+    const std::size_t begin = kKeyOrEnd.Find(json, at + 1);
     if (begin == std::string_view::npos) return std::nullopt;
     if (json[begin] == '}') return members;
     std::size_t end = SkipString(json, begin);
@@ -162,7 +180,7 @@ std::optional<std::vector<Member>> TopLevelMembers(std::string_view json) {
     if (key.find('\\') != std::string_view::npos) return std::nullopt;
     // The comma or brace that ends the value, outside of strings and brackets.
     for (int depth = 0; depth >= 0;) {
-      end = json.find_first_of("\"{}[],", end);
+      end = kStructure.Find(json, end);
       if (end == std::string_view::npos) return std::nullopt;
       switch (json[end]) {
         case '"':
@@ -186,6 +204,33 @@ std::optional<std::vector<Member>> TopLevelMembers(std::string_view json) {
     at = end;
   }
   return std::nullopt;
+}
+
+constexpr std::string_view kBlanks = " \t\r\n";
+
+// The value of a member, without blanks around it.
+std::string_view ValueOf(std::string_view member) {
+  const std::size_t colon = member.find(':', SkipString(member, 0));
+  member.remove_prefix(std::min(colon + 1, member.size()));
+  const std::size_t begin = member.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return member.substr(begin, member.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+// What shapes an answer from its first token on (vLLM's, SGLang's and llama-server's words), or
+// asks for more than text: a second half would not be that of the first.
+constexpr std::array<std::string_view, 13> kNoContinuation = {
+    "guided_json", "guided_regex",    "guided_choice",  "guided_grammar", "structured_outputs",
+    "json_schema", "regex",           "ebnf",           "grammar",        "structural_tag",
+    "functions",   "prompt_logprobs", "use_beam_search"};
+// min_tokens may be more than what is left, and was meant for the whole answer.
+constexpr std::array<std::string_view, 5> kReplacedInContinuation = {
+    "continue_final_message", "add_generation_prompt", "min_tokens", "max_tokens",
+    "max_completion_tokens"};
+
+template <std::size_t N>
+bool Contains(const std::array<std::string_view, N>& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 bool IsReplaced(std::string_view key) {
@@ -229,36 +274,56 @@ Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view mo
 }
 
 Result<std::string> ContinuationBody(std::string_view wire_body, std::string_view written,
-                                     int tokens_left) {
+                                     std::optional<int> tokens_left) {
   const auto members = TopLevelMembers(wire_body);
   if (!members) return Fail(ErrorKind::kInternal, "the request's own body cannot be extended");
-  std::string out = R"({"continue_final_message":true,"add_generation_prompt":false)";
+  std::string out = "{";
   out.reserve(wire_body.size() + written.size() + 128);
-  bool extended = false;
-  for (const Member& member : *members) {
-    const std::string_view key = member.key;
-    // min_tokens may be more than what is left, and was meant for the whole answer.
-    if (key == "continue_final_message" || key == "add_generation_prompt" || key == "min_tokens") {
+  const auto separate = [&out] {
+    if (out.size() > 1) out.push_back(',');
+  };
+  int extended = 0;
+  for (const auto& [key, text] : *members) {
+    if (Contains(kNoContinuation, key) && ValueOf(text) != "null") {
+      return Fail(ErrorKind::kUnsupported, "an answer with '{}' cannot go on elsewhere", key);
+    }
+    if (Contains(kReplacedInContinuation, key)) continue;
+    separate();
+    if (key != "messages" && key != "prompt") {
+      out.append(text);
       continue;
     }
-    out.push_back(',');
-    if (key == "max_tokens" || key == "max_completion_tokens") {
-      out.append(fmt::format(R"("{}":{})", key, tokens_left));
-    } else if (key == "messages") {
-      const std::size_t end = member.text.rfind(']');
-      if (extended || end == std::string_view::npos) {
-        return Fail(ErrorKind::kInternal, "the request's messages cannot be extended");
-      }
-      extended = true;
-      out.append(member.text.substr(0, end)).append(R"(,{"role":"assistant","content":)");
-      AppendJsonString(out, written);
-      out.append("}]");
+    const bool chat = key == "messages";
+    const char end = chat ? ']' : '"';
+    if (++extended > 1 || !ValueOf(text).starts_with(chat ? '[' : '"')) {
+      return Fail(ErrorKind::kInternal, "the request's {} cannot be extended", key);
+    }
+    const std::string_view before = text.substr(0, text.rfind(end));
+    if (chat && before[before.find_last_not_of(kBlanks)] == '[') {
+      return Fail(ErrorKind::kInternal, "the request has no message to go on from");
+    }
+    out.append(before);
+    std::string quoted;
+    AppendJsonString(quoted, written);
+    if (chat) {
+      out.append(R"(,{"role":"assistant","content":)").append(quoted).append("}]");
+      out.append(R"(,"continue_final_message":true,"add_generation_prompt":false)");
     } else {
-      out.append(member.text);
+      out.append(quoted, 1);
     }
   }
+  if (extended == 0) return Fail(ErrorKind::kInternal, "the request has nothing to extend");
+  separate();
+  if (tokens_left) {
+    const bool newer = std::any_of(members->begin(), members->end(), [](const Member& member) {
+      return member.key == "max_completion_tokens" && ValueOf(member.text) != "null";
+    });
+    out.append(
+        fmt::format(R"("{}":{})", newer ? "max_completion_tokens" : "max_tokens", *tokens_left));
+  } else {
+    out.pop_back();
+  }
   out.push_back('}');
-  if (!extended) return Fail(ErrorKind::kInternal, "the request has no messages to extend");
   return out;
 }
 

@@ -22,11 +22,12 @@ Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view mo
                                  bool want_usage);
 
 // The body of a request that goes on where an answer was cut: the same with what was written so far
-// as the assistant's last message to be continued (`continue_final_message`, as vLLM and Tare have
-// it), and `tokens_left` where the answer's length was bounded. Fails when the body is not as
-// expected; then nothing can go on.
+// as the assistant's last message, to be continued (`continue_final_message`, as vLLM and Tare have
+// it), or at the end of a completion's prompt; and `tokens_left` where the answer's length is
+// bounded. Fails when the body is not as expected, and for what is one answer or none (a schema, a
+// grammar): then nothing can go on.
 Result<std::string> ContinuationBody(std::string_view wire_body, std::string_view written,
-                                     int tokens_left);
+                                     std::optional<int> tokens_left);
 
 // One server-sent event of an answer.
 struct StreamEvent {

@@ -169,9 +169,32 @@ TEST(ContinuationBody, AddsWhatWasWrittenAndShortensTheRest) {
   EXPECT_FALSE(read.contains("min_tokens"));
 }
 
+TEST(ContinuationBody, ExtendsACompletionsPrompt) {
+  const auto body = ContinuationBody(R"({"prompt" : "a \"b\"\\" ,"model":"m","max_tokens":null})",
+                                     " \"c\"\n", 16);
+  ASSERT_TRUE(body) << body.error().message;
+  EXPECT_EQ(json::parse(*body),
+            json({{"prompt", "a \"b\"\\ \"c\"\n"}, {"model", "m"}, {"max_tokens", 16}}));
+}
+
+TEST(ContinuationBody, KeepsTheWayALengthWasBounded) {
+  const std::string messages = R"("messages":[{"role":"user","content":"x"}])";
+  const auto read = [&](const std::string& more, std::optional<int> left) {
+    return json::parse(*ContinuationBody("{" + messages + more + "}", "y", left));
+  };
+  EXPECT_EQ(read(R"(,"max_completion_tokens":9)", 4)["max_completion_tokens"], 4);
+  EXPECT_FALSE(read(R"(,"max_completion_tokens":9)", 4).contains("max_tokens"));
+  EXPECT_EQ(read("", 4)["max_tokens"], 4) << "a bound that was the endpoint's own";
+  const json unbounded = read(R"(,"max_tokens":null,"max_completion_tokens":null)", std::nullopt);
+  EXPECT_FALSE(unbounded.contains("max_tokens") || unbounded.contains("max_completion_tokens"));
+}
+
 TEST(ContinuationBody, RefusesWhatItCannotExtend) {
-  for (const char* body : {"", "{}", R"({"prompt":"x"})", R"({"messages":"x"})",
-                           R"({"messages":[1],"messages":[2]})", R"({"mess\u0061ges":[1]})"}) {
+  for (const char* body :
+       {"", "{}", R"({"prompt":["x"]})", R"({"messages":"x"})", R"({"messages":[ ]})",
+        R"({"messages":[1],"messages":[2]})", R"({"messages":[1],"prompt":"x"})",
+        R"({"mess\u0061ges":[1]})", R"({"messages":[1],"guided_json":{}})",
+        R"({"prompt":"x","grammar":"root ::= x"})"}) {
     EXPECT_FALSE(ContinuationBody(body, "x", 1)) << body;
   }
 }

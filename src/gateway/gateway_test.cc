@@ -354,7 +354,15 @@ TEST(Metrics, ShowsTheEngineAndTheServer) {
   metrics.AddSource([&](Metrics::Families& out) {
     AppendEngineFamilies(stats, out);
     AppendServerFamilies({}, out);
-    AppendUpstreamFamilies({{"up", 3, 2, 1, 0, 1, 0, true}}, out);
+    AppendUpstreamFamilies({{.name = "up",
+                             .attempts = 3,
+                             .successes = 2,
+                             .failures = 1,
+                             .retries = 1,
+                             .continued = 2,
+                             .breaker_open = true,
+                             .watch = {}}},
+                           out);
   });
   const std::string text = metrics.Text();
   EXPECT_THAT(text, HasSubstr("\ntare_requests_running 3\n"));
@@ -369,6 +377,7 @@ TEST(Metrics, ShowsTheEngineAndTheServer) {
   EXPECT_THAT(text, HasSubstr("tare_experts_touched_total 7"));
   EXPECT_THAT(text,
               HasSubstr("tare_upstream_attempts_total{upstream=\"up\",outcome=\"failure\"} 1"));
+  EXPECT_THAT(text, HasSubstr("tare_upstream_continued_total{upstream=\"up\"} 2"));
   EXPECT_THAT(text, HasSubstr("tare_upstream_breaker_open{upstream=\"up\"} 1"));
 }
 

@@ -265,8 +265,8 @@ Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
   TARE_RETURN_IF_ERROR(impl_->CheckModel(request.model));
   if (!request.unsupported.empty()) return tl::unexpected(request.unsupported.front());
   auto submission = std::make_shared<Submission>(impl_->door);
-  const std::size_t bytes =
-      request.messages_json.size() + request.tools_json.size() + request.prompt.size();
+  const std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
+                            request.prompt.size() + request.answer_prefix.size();
   if (bytes <= kInlinePromptBytes) {
     TARE_RETURN_IF_ERROR(impl_->Start(request, *submission, std::move(sink)));
   } else {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/upstream_wire.h"
 #include "api/wire_error.h"
 
 namespace tare::gateway {
@@ -15,8 +14,8 @@ constexpr std::int64_t kBytesPerToken = 4;
 constexpr std::int64_t kUsualAnswer = 256;  // tokens, when the client names no bound
 
 std::int64_t PromptTokens(const api::ChatRequest& request) {
-  const std::size_t bytes =
-      request.messages_json.size() + request.tools_json.size() + request.prompt.size();
+  const std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
+                            request.prompt.size() + request.answer_prefix.size();
   return static_cast<std::int64_t>(bytes) / kBytesPerToken +
          static_cast<std::int64_t>(request.prompt_tokens.size());
 }
@@ -56,9 +55,7 @@ Job::Job(JobHome* home, std::uint64_t id, std::shared_ptr<const Plan> plan, cons
       request_(std::move(request)),
       sink_(std::move(sink)),
       prompt_tokens_(PromptTokens(*request_)),
-      continuable_(route->continue_cut_streams && request_->stream && request_->n == 1 &&
-                   !request_->messages_json.empty() && request_->answer_prefix.empty() &&
-                   request_->tools_json.empty() && !request_->logprobs) {}
+      continuation_(*request_, route->continue_cut_streams) {}
 
 Job::~Job() { Settle(); }
 
@@ -174,6 +171,7 @@ void Job::OnChunk(api::ChatChunk chunk) {
     held_.push_back(std::move(chunk));
     return;
   }
+  continuation_.Join(chunk);
   // A role alone is no part of an answer yet: passing it on would begin the stream, with this
   // target's name, before it is known that this target answers.
   if (chunk.tokens == 0 && chunk.finish == api::FinishReason::kNone) return;
@@ -181,57 +179,34 @@ void Job::OnChunk(api::ChatChunk chunk) {
     delivered_ = true;
     sink_->OnRoute(AnsweringModel());
   }
-  if (continuable_) Remember(chunk);
   sink_->OnChunk(std::move(chunk));
 }
 
-void Job::Remember(const api::ChatChunk& chunk) {
-  written_ += chunk.text;
-  written_tokens_ += chunk.tokens;
-  // Tool calls and reasoning are no part of a message that could be continued; after the finish
-  // there is nothing left.
-  if (!chunk.extra_json.empty() || chunk.finish != api::FinishReason::kNone) continuable_ = false;
-}
-
-// The stream was cut: finds a target that goes on from what was written. Each has one try.
+// Each target has one try, beginning with the one after that which was cut. Completions are gone on
+// from anywhere, as their prompt is a text; a chat only where its last message can be continued.
 bool Job::ContinueElsewhere() {
-  if (!continuable_ || written_.empty() || !home_->budget.Spend()) return false;
+  if (!continuation_.possible() || !home_->budget.Spend()) return false;
+  auto rest = continuation_.Rest(*request_);
+  if (!rest) return false;
+  rest_ = std::move(*rest);
+  const bool chat = !request_->messages_json.empty();
   const Nanos now = net::MonotonicNow();
   const std::size_t cut_at = position_;
   for (std::size_t step = 1; step <= order_.size(); ++step) {
     position_ = (cut_at + step) % order_.size();
     const bool had =
         std::find(continued_at_.begin(), continued_at_.end(), position_) != continued_at_.end();
-    if (had || !Current().config.assistant_prefix || Current().Down() || Current().Full() ||
-        !Current().breaker.Allow(now)) {
+    if (had || (chat && !Current().config.assistant_prefix) || Current().Down() ||
+        Current().Full() || !Current().breaker.Allow(now)) {
       continue;
     }
     continued_at_.push_back(position_);
-    if (!PrepareContinuation()) {
-      Current().breaker.OnNoVerdict();
-      break;
-    }
     attempts_ = 0;
     StartAttempt();
     return true;
   }
   position_ = cut_at;
   return false;
-}
-
-bool Job::PrepareContinuation() {
-  const int left = request_->max_tokens ? *request_->max_tokens - written_tokens_ : 0;
-  if (request_->max_tokens && left <= 0) return false;
-  auto body = api::ContinuationBody(request_->wire_body, written_, left);
-  if (!body) return false;
-  auto rest = std::make_shared<api::ChatRequest>(*request_);
-  rest->wire_body = std::move(*body);
-  rest->answer_prefix = written_;
-  if (request_->max_tokens) rest->max_tokens = left;
-  rest->sampling.min_tokens = 0;
-  continuation_ = std::move(rest);
-  carried_tokens_ = written_tokens_;
-  return true;
 }
 
 void Job::OnComplete(const api::Usage& usage) {
@@ -244,14 +219,9 @@ void Job::OnComplete(const api::Usage& usage) {
   Erase();  // first: the sink lets go of the call, which must find nothing to cancel
   if (!delivered_) sink_->OnRoute(AnsweringModel());
   for (api::ChatChunk& chunk : held_) sink_->OnChunk(std::move(chunk));
-  if (continuation_ == nullptr) return sink_->OnDone(usage);
+  if (rest_ == nullptr) return sink_->OnDone(usage);
   server.continued.fetch_add(1);
-  // What was written before is part of the answer, not of the client's prompt.
-  api::Usage whole = usage;
-  whole.completion_tokens += carried_tokens_;
-  whole.prompt_tokens = std::max(0, whole.prompt_tokens - carried_tokens_);
-  whole.cached_tokens = std::min(whole.cached_tokens, whole.prompt_tokens);
-  sink_->OnDone(whole);
+  sink_->OnDone(continuation_.Whole(usage));
 }
 
 void Job::OnFailure(Failure failure) {
@@ -387,8 +357,7 @@ void Job::StartAttempt() {
   charged_ = prompt_tokens_ + AnswerTokens(*request_);
   server.outstanding.fetch_add(charged_);
   if (!prefix_.empty()) home_->prefixes.Add(prefix_, server.id);
-  attempt_ =
-      server.origin->Start(continuation_ != nullptr ? continuation_ : request_, At().model, this);
+  attempt_ = server.origin->Start(rest_ != nullptr ? rest_ : request_, At().model, this);
 }
 
 void Job::TellRollout(bool failed) {

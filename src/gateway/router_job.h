@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gateway/continuation.h"
 #include "gateway/prefix_index.h"
 #include "gateway/router_plan.h"
 #include "net/event_loop.h"
@@ -76,10 +77,8 @@ class Job final : public AttemptSink {
   void Discharge(std::int64_t tokens);
   void Judge(const Failure& failure);
   void GiveUp(Error error);
-  // Keeps what a continuation needs of a piece that is delivered.
-  void Remember(const api::ChatChunk& chunk);
+  // After a cut: whether another upstream goes on with the answer.
   bool ContinueElsewhere();
-  bool PrepareContinuation();
   void GiveUpBusy(const char* why);
   void Settle();
   void Erase();
@@ -108,14 +107,10 @@ class Job final : public AttemptSink {
   std::int64_t charged_ = 0;        // tokens outstanding at the current server
   int needed_len_ = 0;              // only targets with more context than this
   std::vector<api::ChatChunk> held_;
-  // Of a stream that may go on elsewhere:
-  bool continuable_ = false;
-  std::string written_;  // the text that went out
-  int written_tokens_ = 0;
-  int carried_tokens_ = 0;                 // of them, in the present attempt's prompt
-  std::optional<Error> cut_;               // what cut it first
-  std::vector<std::size_t> continued_at_;  // positions that had their try
-  std::shared_ptr<const api::ChatRequest> continuation_;  // the request of what is left
+  Continuation continuation_;                     // of a stream that may go on elsewhere
+  std::optional<Error> cut_;                      // what cut it first
+  std::vector<std::size_t> continued_at_;         // positions that had their try
+  std::shared_ptr<const api::ChatRequest> rest_;  // the request of what is left; null: not cut
   std::optional<Error> last_;
 };
 

@@ -254,7 +254,7 @@ TEST_F(RouterTest, ACutStreamGoesOnElsewhere) {
   const std::string request = fallback_->last_request();
   EXPECT_THAT(request, HasSubstr(R"("continue_final_message":true)"));
   EXPECT_THAT(request, HasSubstr(R"({"role":"assistant","content":"t0 t1 )"));
-  EXPECT_THAT(request, HasSubstr(R"(t39 "}])"));
+  EXPECT_THAT(request, HasSubstr(R"(t39"}])")) << "without the blank at its end";
   EXPECT_THAT(request, HasSubstr(R"("custom":[1,2])"));
   EXPECT_EQ(Stats(1).continued, 1u);
   EXPECT_EQ(Stats(0).failures, 1u);

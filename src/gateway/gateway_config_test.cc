@@ -170,6 +170,36 @@ TEST(GatewayConfig, ReadsARoutingPlan) {
   EXPECT_TRUE(config->warnings.empty());
 }
 
+TEST(GatewayConfig, APlansTierMayShareItsRequestsBetweenUnlikeDevices) {
+  const auto config = ParseGatewayConfig(
+      "schema: tare.routing/1\n"
+      "plan: fleet\n"
+      "tiers:\n"
+      "  interactive: {upstreams: [big, small], shed: {requests_per_s: 18, within: 3.2s}}\n"
+      "  batch: {upstream: small, shed: {requests_per_s: 4}}\n"
+      "upstreams:\n"
+      "  big: {url: 'http://h:1', weight: 3, measured_requests_per_s: 14}\n"
+      "  small: {url: 'http://h:2', measured_requests_per_s: 4}\n",
+      "routing.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  const RouteConfig& plan = config->router.routes.at(0);
+  EXPECT_EQ(plan.balance, Balance::kLeastTokens);
+  ASSERT_EQ(plan.targets.size(), 2u);
+  EXPECT_FALSE(plan.targets[0].batch);
+  EXPECT_TRUE(plan.targets[1].interactive && plan.targets[1].batch);
+  EXPECT_EQ(config->router.upstreams[0].weight, 3) << "a weight goes before what was measured";
+  EXPECT_EQ(config->router.upstreams[1].weight, 4);
+  EXPECT_EQ(plan.queue.interactive.shed, (ShedOptions{18, std::chrono::milliseconds(3200)}));
+  EXPECT_EQ(plan.queue.batch.shed, (ShedOptions{4, std::chrono::seconds(1)}));
+  const auto both = ParseGatewayConfig(
+      "schema: tare.routing/1\nplan: p\ntiers: {batch: {upstream: a, upstreams: [a, b]}}\n"
+      "upstreams: {a: {url: 'http://h:1'}}\n",
+      "routing.yaml");
+  ASSERT_FALSE(both);
+  EXPECT_THAT(both.error().message, HasSubstr("'upstream' or 'upstreams'"));
+  EXPECT_THAT(both.error().message, HasSubstr("no upstream 'b'"));
+}
+
 TEST(GatewayConfig, ReadsARollout) {
   auto config = ParseGatewayConfig(
       "upstreams: {a: {url: 'http://h:1'}, b: {url: 'http://h:2'}}\n"

@@ -226,37 +226,46 @@ RouteConfig ReadRoute(const std::string& name, const config::Value& value,
   return route;
 }
 
-// Targets of upstreams in the plan's tiers, and their shedding; one target when both tiers have the
-// same.
-std::vector<TargetConfig> PlanTargets(const config::Value& tiers,
-                                      const std::vector<UpstreamConfig>& upstreams,
-                                      const std::map<std::string, std::string>& served,
-                                      QueueOptions& queue) {
-  std::vector<TargetConfig> targets;
+// A tier's upstreams: one, or several that share its requests by their weights.
+std::vector<config::Value> TierUpstreams(const config::Value& tier) {
+  const config::Value several = tier["upstreams"];
+  if (!several.present()) return {tier["upstream"]};
+  if (tier["upstream"].present()) several.AddError("a tier has 'upstream' or 'upstreams'");
+  std::vector<config::Value> names = several.List();
+  if (names.empty()) several.AddError("it names no upstream");
+  return names;
+}
+
+// Targets of upstreams in the plan's tiers, and their shedding; one target for an upstream that is
+// in both.
+void ReadPlanTiers(const config::Value& tiers, const std::vector<UpstreamConfig>& upstreams,
+                   const std::map<std::string, std::string>& served, RouteConfig& route) {
   for (const auto& [tier, value] : tiers.Entries()) {
-    const config::Value name = value["upstream"];
-    const std::string upstream = name.String();
-    value["because"].StringOr("");
-    ReadShed(value["shed"], tier == "batch" ? queue.batch.shed : queue.interactive.shed);
     if (tier != "interactive" && tier != "batch") {
       value.AddError("a tier is called interactive or batch");
-      continue;
     }
-    if (std::none_of(upstreams.begin(), upstreams.end(),
-                     [&](const auto& known) { return known.remote.name == upstream; })) {
-      name.AddError("there is no upstream '{}'", upstream);
-      continue;
+    value["because"].StringOr("");
+    ReadShed(value["shed"],
+             tier == "batch" ? route.queue.batch.shed : route.queue.interactive.shed);
+    const std::vector<config::Value> names = TierUpstreams(value);
+    if (names.size() > 1) route.balance = Balance::kLeastTokens;
+    for (const config::Value& name : names) {
+      const std::string upstream = name.String();
+      if (std::none_of(upstreams.begin(), upstreams.end(),
+                       [&](const auto& known) { return known.remote.name == upstream; })) {
+        name.AddError("there is no upstream '{}'", upstream);
+        continue;
+      }
+      auto target =
+          std::find_if(route.targets.begin(), route.targets.end(),
+                       [&](const TargetConfig& known) { return known.upstream == upstream; });
+      if (target == route.targets.end()) {
+        target = route.targets.insert(route.targets.end(), {upstream, served.at(upstream), 0});
+        target->interactive = target->batch = false;
+      }
+      (tier == "batch" ? target->batch : target->interactive) = true;
     }
-    auto target = std::find_if(targets.begin(), targets.end(), [&](const TargetConfig& known) {
-      return known.upstream == upstream;
-    });
-    if (target == targets.end()) {
-      target = targets.insert(targets.end(), {upstream, served.at(upstream), 0});
-      target->interactive = target->batch = false;
-    }
-    (tier == "batch" ? target->batch : target->interactive) = true;
   }
-  return targets;
 }
 
 }  // namespace
@@ -343,7 +352,7 @@ void ReadRoutingPlan(const config::Value& root, GatewayConfig& out) {
     tiers.AddError("the plan routes nothing: no candidate kept the service levels");
     return;
   }
-  route.targets = PlanTargets(tiers, out.router.upstreams, served, route.queue);
+  ReadPlanTiers(tiers, out.router.upstreams, served, route);
   if (route.targets.empty()) tiers.AddError("it names no tier");
   if (route.model != "auto") route.aliases.push_back("auto");
   const std::string plan = route.model;

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
-#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -39,8 +39,19 @@ void AppendText(std::string& out, const char* name, const std::string& value) {
   api::AppendJsonString(out, value);
 }
 
+void AppendNumber(std::string& out, const char* name, std::int64_t value) {
+  out.append(",\"").append(name).append("\":").append(fmt::format_int(value).c_str());
+}
+
+// With microseconds as its decimals.
 void AppendMillis(std::string& out, const char* name, Nanos value) {
-  fmt::format_to(std::back_inserter(out), ",\"{}\":{:.3f}", name, ToSeconds(value) * 1e3);
+  const std::int64_t micros = std::max<std::int64_t>(0, (value.count() + 500) / 1000);
+  AppendNumber(out, name, micros / 1000);
+  const std::int64_t rest = micros % 1000;
+  out.push_back('.');
+  out.push_back(static_cast<char>('0' + rest / 100));
+  out.push_back(static_cast<char>('0' + rest / 10 % 10));
+  out.push_back(static_cast<char>('0' + rest % 10));
 }
 
 }  // namespace
@@ -53,7 +64,7 @@ std::string FormatAccess(const AccessRecord& record, std::chrono::system_clock::
   AppendText(out, "peer", record.peer);
   AppendText(out, "method", record.method);
   AppendText(out, "path", record.path);
-  fmt::format_to(std::back_inserter(out), ",\"status\":{}", record.status);
+  AppendNumber(out, "status", record.status);
   AppendMillis(out, "duration_ms", record.duration);
   if (record.first_token > Nanos{}) AppendMillis(out, "ttft_ms", record.first_token);
   AppendText(out, "tenant", record.tenant);
@@ -61,13 +72,13 @@ std::string FormatAccess(const AccessRecord& record, std::chrono::system_clock::
   AppendText(out, "model", record.model);
   if (record.answered_by != record.model) AppendText(out, "answered_by", record.answered_by);
   if (!record.model.empty()) {
-    fmt::format_to(std::back_inserter(out), ",\"tier\":\"{}\",\"stream\":{}",
-                   record.batch ? "batch" : "interactive", record.stream);
+    out.append(record.batch ? ",\"tier\":\"batch\"" : ",\"tier\":\"interactive\"");
+    out.append(record.stream ? ",\"stream\":true" : ",\"stream\":false");
   }
   if (record.usage.prompt_tokens > 0 || record.usage.completion_tokens > 0) {
-    fmt::format_to(
-        std::back_inserter(out), ",\"prompt_tokens\":{},\"cached_tokens\":{},\"output_tokens\":{}",
-        record.usage.prompt_tokens, record.usage.cached_tokens, record.usage.completion_tokens);
+    AppendNumber(out, "prompt_tokens", record.usage.prompt_tokens);
+    AppendNumber(out, "cached_tokens", record.usage.cached_tokens);
+    AppendNumber(out, "output_tokens", record.usage.completion_tokens);
   }
   AppendText(out, "error", record.error);
   out.append("}\n");

@@ -49,7 +49,8 @@ Resolved Resolve(const std::string& host, std::uint16_t port, int flags) {
 }
 
 bool HasLineBreak(std::string_view text) {
-  return text.find_first_of(std::string_view("\r\n\0", 3)) != std::string_view::npos;
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
 }
 
 std::string Serialize(const ClientRequest& request) {

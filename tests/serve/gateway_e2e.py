@@ -236,6 +236,64 @@ access_log: {self.dir / 'access.log'}
         metrics = gateway.call("GET", "/metrics")[1]
         self.assertRegex(metrics, r'tare_quota_refused_total\{tenant="team",limit="usd_per_month"\} \d')
 
+    def test_a_rollout_outlives_kill_9(self):
+        store = self.dir / "rollouts.json"
+        self.write()
+        config = self.config.read_text().replace("targets: [{upstream: fake, model: org/m}]}", """
+  targets: [{upstream: fake, model: org/m}],
+  rollout: {target: {upstream: fake, model: org/new}, share: 50%, min_samples: 100000}}""")
+        self.config.write_text(config + f"rollout_store: {store}\n")
+        gateway = self.start()
+        stop = threading.Event()
+
+        def client():
+            while not stop.is_set():
+                try:
+                    gateway.chat()
+                except (OSError, http.client.HTTPException):
+                    return  # killed
+
+        threads = [threading.Thread(target=client) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        kept, end = 0, time.monotonic() + 60
+        while kept < 100 and time.monotonic() < end:
+            time.sleep(0.01)
+            if store.exists():
+                json.loads(store.read_text())  # never half a file
+                saved = json.loads(self.admin("GET", "/admin/rollouts")[1])["rollouts"][0]
+                kept = saved["canary_samples"]
+        written = store.stat().st_mtime_ns
+        while store.stat().st_mtime_ns == written and time.monotonic() < end:
+            time.sleep(0.01)  # what was just read is in the file
+        gateway.stop(signal.SIGKILL)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        self.gateway = None
+
+        self.start()
+        state = json.loads(self.admin("GET", "/admin/rollouts")[1])["rollouts"][0]
+        self.assertEqual(state["state"], "running")
+        self.assertGreaterEqual(state["canary_samples"], 100)
+        self.assertGreaterEqual(state["canary_samples"], kept)
+        self.assertLessEqual(state["canary_samples"], self.upstream.served["org/new"])
+        self.assertLessEqual(state["baseline_samples"], self.upstream.served["org/m"])
+        # A decision outlives it as well.
+        status, body = self.gateway.call("POST", "/admin/rollouts", {"model": "m", "state": "rolled_back"},
+                                         key=ADMIN, port=self.admin_port)
+        self.assertEqual(status, 200, body)
+        while "rolled_back" not in store.read_text() and time.monotonic() < end:
+            time.sleep(0.01)
+        self.gateway.stop(signal.SIGKILL)
+        tried = self.upstream.served["org/new"]
+        gateway = self.start()
+        state = json.loads(self.admin("GET", "/admin/rollouts")[1])["rollouts"][0]
+        self.assertEqual(state["state"], "rolled_back")
+        for _ in range(20):
+            self.assertEqual(gateway.chat()[0], 200)
+        self.assertEqual(self.upstream.served["org/new"], tried, "nothing goes to a canary that was rolled back")
+
 
 class Postgres:
     """A server of its own in a temporary folder, on a Unix socket only. None when it is not installed."""
@@ -364,6 +422,89 @@ class HotReloadTest(unittest.TestCase):
         self.assertEqual(next(iter(answers))[0], 200)
         gateway.wait_for(r"unloaded +the former")
         print(f"{sum(answers.values())} requests during {self.SWAPS} swaps, none lost")
+
+
+class CutUpstream:
+    """Streams three pieces of an answer, then dies."""
+
+    PIECES = ["Paris", " is", " the"]
+
+    def __init__(self):
+        pieces = self.PIECES
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                for piece in pieces:
+                    chat = {"delta": {"content": piece}} if "chat" in self.path else {"text": piece}
+                    event = json.dumps({"choices": [{"index": 0, **chat, "finish_reason": None}]})
+                    self.wfile.write(f"data: {event}\n\n".encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@unittest.skipUnless(find_model(), "the model is not here: ./run setup fetches it")
+class CutStreamTest(unittest.TestCase):
+    def test_a_local_model_goes_on_with_anothers_answer(self):
+        upstream = CutUpstream()
+        self.addCleanup(upstream.close)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="tare-cut-"))
+        self.addCleanup(shutil.rmtree, folder)
+        config = folder / "tare.yaml"
+        config.write_text(f"""
+upstreams: {{frail: {{url: '{upstream.url}'}}}}
+models:
+  m: {{continue_cut_streams: true, targets: [{{upstream: frail}}, {{upstream: local}}]}}
+  small: {{targets: [{{upstream: local}}]}}
+quota_store: {folder / 'quotas.db'}
+readiness_store: {folder / 'readiness.json'}
+""")
+        gateway = Gateway(find_model(), "--config", str(config), "--dtype", "int4", "--kv-memory", "64MiB",
+                          "--max-model-len", "512")
+        self.addCleanup(gateway.stop)
+        question = [{"role": "user", "content": "What is the capital of France?"}]
+        more = {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 12,
+                "temperature": 0, "ignore_eos": True}
+        for path, asked in (("/v1/chat/completions", {"messages": question}),
+                            ("/v1/completions", {"prompt": "The capital of France?"})):
+            status, body = gateway.call("POST", path, {"model": "m", **asked, **more})
+            self.assertEqual(status, 200, body)
+            events = body.strip().split("\n\n")
+            self.assertEqual(events[-1], "data: [DONE]", body)
+            events = [json.loads(event[len("data: "):]) for event in events[:-1]]
+            self.assertEqual({event["model"] for event in events}, {"m"})
+            self.assertEqual(len({event["id"] for event in events}), 1)
+            choices = [choice for event in events for choice in event["choices"]]
+            roles = [choice for choice in choices if "role" in choice.get("delta", {})]
+            self.assertEqual(len(roles), 1 if "chat" in path else 0)
+            text = "".join(choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in choices)
+            self.assertTrue(text.startswith("Paris is the"), text)
+            self.assertEqual(choices[-1]["finish_reason"], "length")
+            self.assertEqual(events[-1]["usage"]["completion_tokens"], 12, "three and nine more")
+            if "chat" in path:
+                # The same as when the client itself asks for it.
+                begun = question + [{"role": "assistant", "content": "Paris is the"}]
+                status, body = gateway.call("POST", path, {
+                    "model": "small", "messages": begun, "continue_final_message": True, "max_tokens": 9,
+                    "temperature": 0, "ignore_eos": True})
+                self.assertEqual(status, 200, body)
+                rest = json.loads(body)["choices"][0]["message"]["content"]
+                self.assertEqual(text, "Paris is the" + rest)
+        metrics = gateway.call("GET", "/metrics")[1]
+        self.assertRegex(metrics, r'tare_upstream_continued_total\{upstream="local"\} 2')
 
 
 if __name__ == "__main__":

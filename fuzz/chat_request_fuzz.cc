@@ -11,5 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)tare::api::ReadCompletionRequest(body);
   (void)tare::api::ReadTokenizeRequest(body);
   (void)tare::api::ReadDetokenizeRequest(body);
+  (void)tare::api::ReadLoadAdapter(body);
+  (void)tare::api::ReadUnloadAdapter(body);
   return 0;
 }

@@ -27,13 +27,34 @@ struct ServeWords {
   std::string tls_cert, tls_key;
   std::string access_log;
   std::string drain_timeout = "30s";
+  std::vector<std::string> adapters;
 };
+
+void AddAdaptersTo(CLI::App& parser, std::vector<std::string>& adapters) {
+  parser
+      .add_option("--lora", adapters,
+                  "A LoRA adapter to serve as well, NAME=FOLDER in PEFT's format; can be repeated")
+      ->allow_extra_args(false);
+}
+
+Status TakeAdapters(const std::vector<std::string>& words, engine::LocalModelOptions& options) {
+  for (const std::string& word : words) {
+    const std::size_t at = word.find('=');
+    if (at == std::string::npos || at == 0 || at + 1 == word.size()) {
+      return FailParam("lora", "--lora takes NAME=FOLDER, not '{}'", word);
+    }
+    options.adapters.emplace_back(word.substr(0, at), word.substr(at + 1));
+  }
+  return {};
+}
 
 // The flags of a model that tare.yaml or a routing plan names.
 Result<engine::LocalModelOptions> LocalOptions(const gateway::LocalModelConfig& local) {
   CLI::App parser("flags");
   LocalModelFlags flags;
   flags.AddTo(parser);
+  std::vector<std::string> adapters;
+  AddAdaptersTo(parser, adapters);
   std::vector<std::string> words = local.flags;
   words.insert(words.begin(), {"--model", local.model});
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
@@ -43,7 +64,9 @@ Result<engine::LocalModelOptions> LocalOptions(const gateway::LocalModelConfig& 
     return FailParam("flags", "its flags cannot be used: {}", error.what());
   }
   TARE_RETURN_IF_ERROR(model::ParseDtype(flags.dtype));
-  return flags.ToOptions();
+  TARE_TRY(engine::LocalModelOptions options, flags.ToOptions());
+  TARE_RETURN_IF_ERROR(TakeAdapters(adapters, options));
+  return options;
 }
 
 Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
@@ -52,8 +75,13 @@ Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
   // only a model that is named.
   if (words.config.empty() || !words.model.model.empty()) {
     TARE_TRY(options.model, words.model.ToOptions());
+    TARE_RETURN_IF_ERROR(TakeAdapters(words.adapters, *options.model));
     TARE_RETURN_IF_ERROR(engine::ResolveModel(words.model.model));
     TARE_RETURN_IF_ERROR(model::ParseDtype(words.model.dtype));
+  } else if (!words.adapters.empty()) {
+    return FailParam("lora",
+                     "--lora needs the model it adds to: name MODEL too, or put --lora among the "
+                     "flags of an upstream of kind local");
   }
   TARE_TRY(options.drain_timeout, ParseDuration(words.drain_timeout));
   if (words.tensor_parallel != 1) {
@@ -89,6 +117,7 @@ void AddServe(CLI::App& app, Invocation& invocation) {
   auto* command = app.add_subcommand("serve", "Serve a model to any OpenAI client");
   auto words = std::make_shared<ServeWords>();
   words->model.AddTo(*command);
+  AddAdaptersTo(*command, words->adapters);
   command->add_option("--name,--served-model-name", words->name,
                       "What clients call the model (default: the file's name)");
   command->add_option("--host", words->host, "Address to listen on; 0.0.0.0 lets others in")
@@ -125,6 +154,7 @@ void AddServe(CLI::App& app, Invocation& invocation) {
       "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "       -d "
       "'{\"model\":\"model\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}'\n"
+      "  tare serve model.gguf --lora sql=adapters/sql    # asked for as \"sql\" or \"model:sql\"\n"
       "  tare serve --config tare.yaml --check-config     # exit 0 when valid, else every mistake\n"
       "  tare serve --config tare-report/routing.yaml     # what tare advise recommended\n"
       "Endpoints, configuration, errors and metrics: docs/SERVING.md.");

@@ -33,6 +33,7 @@ enum class Tier { kInteractive, kBatch };
 struct ChatRequest {
   std::string id;  // request id, ours
   std::string model;
+  std::string adapter;        // of the target's model, once a router has found it
   std::string messages_json;  // the "messages" array as JSON text, for the chat template
   // What the answer begins with already: the last message, taken out of messages_json, where the
   // request says continue_final_message (extension, as vLLM has it). The answer is what follows.

@@ -101,6 +101,15 @@ Status ReadTokens(dom::element value, const std::string& name, std::vector<Token
   return {};
 }
 
+// A text that must be there and not be empty.
+Status ReadNeeded(const dom::object& object, const char* name, std::string& out) {
+  dom::element value;
+  if (object[name].get(value) || value.is_null()) return FailParam(name, "{} is missing", name);
+  TARE_RETURN_IF_ERROR(ReadString(value, name, out));
+  if (out.empty()) return FailParam(name, "{} is empty", name);
+  return {};
+}
+
 Status ReadStop(dom::element value, std::vector<std::string>& out) {
   const auto add = [&](dom::element element) -> Status {
     std::string_view text;
@@ -475,6 +484,30 @@ Result<FeedbackRequest> ReadFeedback(std::string_view body) {
   }
   feedback.label = static_cast<int>(label);
   return feedback;
+}
+
+Result<LoadAdapterRequest> ReadLoadAdapter(std::string_view body) {
+  Document document;
+  TARE_TRY(const dom::object object, document.Parse(body));
+  LoadAdapterRequest request;
+  TARE_RETURN_IF_ERROR(ReadNeeded(object, "lora_name", request.name));
+  TARE_RETURN_IF_ERROR(ReadNeeded(object, "lora_path", request.folder));
+  dom::element value;
+  if (!object["load_inplace"].get(value) && !value.is_null()) {
+    TARE_RETURN_IF_ERROR(ReadBool(value, "load_inplace", request.replace));
+  }
+  if (!object["base_model_name"].get(value) && !value.is_null()) {
+    TARE_RETURN_IF_ERROR(ReadString(value, "base_model_name", request.base));
+  }
+  return request;
+}
+
+Result<std::string> ReadUnloadAdapter(std::string_view body) {
+  Document document;
+  TARE_TRY(const dom::object object, document.Parse(body));
+  std::string name;
+  TARE_RETURN_IF_ERROR(ReadNeeded(object, "lora_name", name));
+  return name;
 }
 
 }  // namespace tare::api

@@ -8,9 +8,10 @@
 // Thread safety: all functions may be called from any thread.
 // Source: OpenAI API reference (CreateChatCompletionRequest, CreateCompletionRequest); extensions
 // (top_k, min_p, repetition_penalty, ignore_eos, min_tokens, stop_token_ids, cache_salt,
-// chat_template_kwargs, /tokenize, /detokenize) as vLLM has them.
+// chat_template_kwargs, /tokenize, /detokenize, adapters) as vLLM has them.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -49,5 +50,17 @@ struct FeedbackRequest {
   int label = 0;
 };
 Result<FeedbackRequest> ReadFeedback(std::string_view body);
+
+// POST /v1/load_lora_adapter: {"lora_name","lora_path"}, as vLLM has it, and its extensions.
+struct LoadAdapterRequest {
+  std::string name;
+  std::string folder;    // on the server's machine
+  bool replace = false;  // "load_inplace": a name that is taken gets the new adapter
+  std::string base;      // "base_model_name"; may be empty where one model alone can be meant
+};
+Result<LoadAdapterRequest> ReadLoadAdapter(std::string_view body);
+
+// POST /v1/unload_lora_adapter: {"lora_name"}. The name.
+Result<std::string> ReadUnloadAdapter(std::string_view body);
 
 }  // namespace tare::api

@@ -49,7 +49,7 @@ std::string Body(const std::string& message, const char* type, const std::string
 
 int HttpStatus(const Error& error) {
   if (error.code == kInvalidApiKey) return 401;
-  if (error.code == kModelNotAllowed) return 403;
+  if (error.code == kModelNotAllowed || error.code == kOperatorOnly) return 403;
   if (error.code == kRateLimitExceeded || error.code == kInsufficientQuota) return 429;
   switch (error.kind) {
     case ErrorKind::kInvalidArgument:

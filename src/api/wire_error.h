@@ -21,6 +21,7 @@ inline constexpr const char* kModelNotFound = "model_not_found";
 inline constexpr const char* kContextLengthExceeded = "context_length_exceeded";
 inline constexpr const char* kInvalidApiKey = "invalid_api_key";
 inline constexpr const char* kModelNotAllowed = "model_not_allowed";  // 403
+inline constexpr const char* kOperatorOnly = "operator_only";         // 403
 inline constexpr const char* kRateLimitExceeded = "rate_limit_exceeded";
 inline constexpr const char* kInsufficientQuota = "insufficient_quota";
 inline constexpr const char* kOverloaded = "overloaded";  // 503, with Retry-After

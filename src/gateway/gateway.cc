@@ -1,6 +1,7 @@
 #include "gateway/gateway.h"
 
 #include <fmt/format.h>
+#include <openssl/crypto.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@ constexpr std::string_view kModelPath = "/v1/models/";
 constexpr std::size_t kMaxRequestId = 128;
 constexpr std::size_t kMaxWaitingForLease = 4096;
 constexpr std::string_view kTierHeader = "X-Tare-Tier";
+constexpr const char* kPlainText = "text/plain; charset=utf-8";
 
 const Clock* OrSteady(const Clock* clock) {
   static const SteadyClock steady;
@@ -50,12 +52,32 @@ bool IsPlainId(std::string_view id) {
          std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
 }
 
+// What comes after "Authorization: Bearer "; empty when there is nothing.
+std::string_view BearerOf(const net::HttpRequest& request) {
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string* header = request.Header("Authorization");
+  if (header == nullptr || header->size() <= kScheme.size()) return {};
+  const std::string_view value(*header);
+  if (!net::EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme)) return {};
+  return value.substr(kScheme.size());
+}
+
+bool IsThisMachine(std::string_view peer) {
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 on an IPv6 socket
+  if (peer.starts_with(kMapped)) peer.remove_prefix(kMapped.size());
+  return peer.starts_with("127.") || peer == "::1";
+}
+
 void AppendModel(std::string& out, const ModelInfo& model) {
   out.append(R"({"id":)");
   api::AppendJsonString(out, model.id);
   out.append(fmt::format(R"(,"object":"model","created":{},"owned_by":"tare")", model.created));
   if (model.max_model_len > 0) {
     out.append(fmt::format(R"(,"max_model_len":{})", model.max_model_len));
+  }
+  if (!model.parent.empty()) {
+    out.append(R"(,"parent":)");
+    api::AppendJsonString(out, model.parent);
   }
   out.push_back('}');
 }
@@ -79,7 +101,7 @@ struct Gateway::Route {
 };
 
 const Gateway::Route* Gateway::FindRoute(std::string_view path) {
-  static constexpr std::array<Route, 11> kRoutes = {{
+  static constexpr std::array<Route, 13> kRoutes = {{
       {"/v1/chat/completions", "POST", &Gateway::Chat, true},
       {"/v1/completions", "POST", &Gateway::Completion, true},
       {"/v1/models", "GET", &Gateway::Models, true},
@@ -87,6 +109,8 @@ const Gateway::Route* Gateway::FindRoute(std::string_view path) {
       {"/tokenize", "POST", &Gateway::Tokenize, true},
       {"/detokenize", "POST", &Gateway::Detokenize, true},
       {"/v1/feedback", "POST", &Gateway::Feedback, true},
+      {"/v1/load_lora_adapter", "POST", &Gateway::LoadAdapter, false},
+      {"/v1/unload_lora_adapter", "POST", &Gateway::UnloadAdapter, false},
       {"/health", "GET", &Gateway::Health, false},
       {"/ready", "GET", &Gateway::Ready, false},
       {"/metrics", "GET", &Gateway::MetricsText, false},
@@ -106,6 +130,7 @@ Gateway::Gateway(GatewayOptions options)
     : options_(std::move(options)),
       clock_(OrSteady(options_.clock)),
       metrics_(std::make_shared<Metrics>()),
+      books_{metrics_, options_.access_log, clock_},
       id_prefix_(RandomPrefix()),
       leases_(kMaxWaitingForLease) {
   SetAccess(options_.access, options_.ledger);
@@ -134,18 +159,38 @@ Status Gateway::Authenticate(Call& call) const {
     call.ledger = ledger_;
   }
   if (call.access->open()) return {};
-  constexpr std::string_view kScheme = "Bearer ";
-  const std::string* header = call.request.Header("Authorization");
-  if (header != nullptr && header->size() > kScheme.size()) {
-    const std::string_view value(*header);
-    if (net::EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme)) {
-      call.key = call.access->Find(value.substr(kScheme.size()));
-    }
-  }
+  const std::string_view given = BearerOf(call.request);
+  if (!given.empty()) call.key = call.access->Find(given);
   if (call.key != nullptr) return {};
   return tl::unexpected(Error{ErrorKind::kInvalidArgument,
                               "this server needs a key it knows: send 'Authorization: Bearer KEY'",
                               "", api::kInvalidApiKey});
+}
+
+Status Gateway::CheckOperator(const Call& call) const {
+  if (options_.operator_key) {
+    const KeyHash given = HashKey(BearerOf(call.request));
+    if (CRYPTO_memcmp(given.data(), options_.operator_key->data(), given.size()) == 0) return {};
+    return tl::unexpected(Error{ErrorKind::kInvalidArgument,
+                                "this changes what is served and needs the admin key: send "
+                                "'Authorization: Bearer ADMIN_KEY'",
+                                "", api::kInvalidApiKey});
+  }
+  bool open = false;
+  {
+    std::lock_guard lock(mutex_);
+    open = access_->open();
+  }
+  // A browser names the page that sent it: pages are not people at this machine.
+  const bool from_page = call.request.Header("Origin") != nullptr;
+  if (open && !from_page && IsThisMachine(call.request.peer)) return {};
+  return tl::unexpected(Error{
+      ErrorKind::kInvalidArgument,
+      open ? "this changes what is served: without an admin key it is taken from this machine "
+             "only; set one under 'admin' in tare.yaml"
+           : "this changes what is served, which the keys of clients do not allow: set an admin "
+             "key under 'admin' in tare.yaml and send that",
+      "", api::kOperatorOnly});
 }
 
 Result<std::shared_ptr<Upstream>> Gateway::Working() const {
@@ -193,26 +238,39 @@ void Gateway::Handle(net::HttpRequest request, std::shared_ptr<net::ResponseWrit
   (this->*route->handler)(std::move(call));
 }
 
-void Gateway::Finish(const Call& call, int status, const std::string& error) {
-  const Nanos duration = clock_->Now() - call.request.received;
-  metrics_->CountRequest(call.record.path, status, duration);
-  if (options_.access_log == nullptr) return;
+void Gateway::Books::Enter(const Call& call, int status, const std::string& error) const {
+  const Nanos duration = clock->Now() - call.request.received;
+  metrics->CountRequest(call.record.path, status, duration);
+  if (access_log == nullptr) return;
   AccessRecord record = call.record;
   record.status = status;
   record.duration = duration;
   record.error = error;
-  options_.access_log->Write(record, std::chrono::system_clock::now());
+  access_log->Write(record, std::chrono::system_clock::now());
 }
 
-void Gateway::Answer(const Call& call, int status, std::string body, const char* content_type) {
-  Finish(call, status);
+void Gateway::Books::Answer(const Call& call, int status, std::string body,
+                            const char* content_type) const {
+  Enter(call, status, "");
   call.writer->Send(status, {{"Content-Type", content_type}, {"X-Request-Id", call.record.id}},
                     std::move(body));
 }
 
-void Gateway::Answer(const Call& call, const Error& error, Nanos retry_after) {
-  Finish(call, api::HttpStatus(error), error.code.empty() ? ToString(error.kind) : error.code);
+void Gateway::Books::Answer(const Call& call, const Error& error, Nanos retry_after) const {
+  Enter(call, api::HttpStatus(error), error.code.empty() ? ToString(error.kind) : error.code);
   SendError(*call.writer, error, call.record.id, retry_after);
+}
+
+void Gateway::Finish(const Call& call, int status, const std::string& error) {
+  books_.Enter(call, status, error);
+}
+
+void Gateway::Answer(const Call& call, int status, std::string body, const char* content_type) {
+  books_.Answer(call, status, std::move(body), content_type);
+}
+
+void Gateway::Answer(const Call& call, const Error& error, Nanos retry_after) {
+  books_.Answer(call, error, retry_after);
 }
 
 void Gateway::Chat(Call call) {
@@ -247,12 +305,18 @@ void Gateway::StartChat(Call call, api::ChatRequest request, bool chat) {
   call.record.model = request.model;
   call.record.batch = request.tier == api::Tier::kBatch;
   call.record.stream = request.stream;
-  if (const auto upstream = Working(); !upstream) return Answer(call, upstream.error());
+  const auto working = Working();
+  if (!working) return Answer(call, working.error());
   if (call.ledger == nullptr) return StartReserved(std::move(call), std::move(request), chat, {});
   const std::string& tenant = call.record.tenant;
+  // An adapter costs what its model does, unless it has a price of its own.
+  std::string priced = request.model;
+  if (!call.access->prices.contains(priced)) {
+    if (std::string base = (*working)->AdapterBase(priced); !base.empty()) priced = std::move(base);
+  }
   const auto [prompt, answer] = EstimateTokens(request);
   QuotaRequest share{
-      tenant, request.model, call.access->LimitsOf(tenant), call.access->PriceOf(request.model),
+      tenant, request.model, call.access->LimitsOf(tenant), call.access->PriceOf(priced),
       prompt, answer};
   if (auto held = call.ledger->TryReserve(share)) {
     return StartReserved(std::move(call), std::move(request), chat, *std::move(held));
@@ -363,6 +427,34 @@ void Gateway::Feedback(Call call) {
   if (!upstream) return Answer(call, upstream.error());
   const bool counted = (*upstream)->Feedback(feedback->request_id, feedback->label);
   Answer(call, 200, counted ? R"({"counted":true})" : R"({"counted":false})");
+}
+
+void Gateway::LoadAdapter(Call call) {
+  if (const Status may = CheckOperator(call); !may) return Answer(call, may.error());
+  auto request = api::ReadLoadAdapter(call.request.body);
+  if (!request) return Answer(call, request.error());
+  auto upstream = Working();
+  if (!upstream) return Answer(call, upstream.error());
+  std::string done = fmt::format("Success: LoRA adapter '{}' added successfully.", request->name);
+  (*upstream)->LoadAdapter(std::move(*request),
+                           [books = books_, call = std::make_shared<const Call>(std::move(call)),
+                            done = std::move(done)](const Status& status) {
+                             if (!status) return books.Answer(*call, status.error(), Nanos{});
+                             books.Answer(*call, 200, done, kPlainText);
+                           });
+}
+
+void Gateway::UnloadAdapter(Call call) {
+  if (const Status may = CheckOperator(call); !may) return Answer(call, may.error());
+  const auto name = api::ReadUnloadAdapter(call.request.body);
+  if (!name) return Answer(call, name.error());
+  auto upstream = Working();
+  if (!upstream) return Answer(call, upstream.error());
+  if (const Status gone = (*upstream)->UnloadAdapter(*name); !gone) {
+    return Answer(call, gone.error());
+  }
+  Answer(call, 200, fmt::format("Success: LoRA adapter '{}' removed successfully.", *name),
+         kPlainText);
 }
 
 void Gateway::Health(Call call) { Answer(call, 200, R"({"status":"ok"})"); }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -29,6 +30,8 @@ struct GatewayOptions {
   const Clock* clock = nullptr;           // null: CLOCK_MONOTONIC
   std::shared_ptr<QuotaLedger> ledger;    // null: nothing is counted or limited
   std::shared_ptr<AccessLog> access_log;  // null: none
+  // Absent: there is no operator but who is at the machine.
+  std::optional<KeyHash> operator_key;
 };
 
 class Gateway {
@@ -56,6 +59,8 @@ class Gateway {
   void Tokenize(Call call);
   void Detokenize(Call call);
   void Feedback(Call call);
+  void LoadAdapter(Call call);
+  void UnloadAdapter(Call call);
   void Health(Call call);
   void Ready(Call call);
   void MetricsText(Call call);
@@ -67,7 +72,19 @@ class Gateway {
   Result<std::shared_ptr<Upstream>> Working() const;
   // Knows the request's key (left null when the service is open), or says why it may not go on.
   Status Authenticate(Call& call) const;
+  // Whether the caller may change what is served: by the operator's key where there is one; else,
+  // where nobody has a key, from this machine.
+  Status CheckOperator(const Call& call) const;
   std::string NewId();
+  // Where answered requests are counted and logged; outlives the gateway with whoever answers late.
+  struct Books {
+    std::shared_ptr<Metrics> metrics;
+    std::shared_ptr<AccessLog> access_log;
+    const Clock* clock = nullptr;
+    void Enter(const Call& call, int status, const std::string& error) const;
+    void Answer(const Call& call, int status, std::string body, const char* content_type) const;
+    void Answer(const Call& call, const Error& error, Nanos retry_after) const;
+  };
   // Counts and logs a request that is answered.
   void Finish(const Call& call, int status, const std::string& error = "");
   // Answers a call whose share of its tenant's quota is held, or was refused.
@@ -79,6 +96,7 @@ class Gateway {
   const GatewayOptions options_;
   const Clock* const clock_;
   const std::shared_ptr<Metrics> metrics_;
+  const Books books_;
   const std::string id_prefix_;
   std::atomic<std::uint64_t> next_id_{0};
   std::atomic<bool> draining_{false};

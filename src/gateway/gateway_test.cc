@@ -37,7 +37,7 @@ class FakeUpstream final : public Upstream {
     std::shared_ptr<Started> started_;
   };
 
-  std::vector<ModelInfo> Models() const override { return {{"m/1", 42, 128}}; }
+  std::vector<ModelInfo> Models() const override { return {{"m/1", 42, 128, ""}}; }
   bool Ready() const override { return ready; }
   Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                          std::shared_ptr<ChatSink> sink) override {
@@ -53,7 +53,17 @@ class FakeUpstream final : public Upstream {
     return request_id == "r-1";  // the only answer it knows
   }
 
+  void LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) override {
+    adapters.push_back(request.name + "=" + request.folder + (request.replace ? "!" : ""));
+    load_done = std::move(done);
+  }
+  std::string AdapterBase(const std::string& model) const override {
+    return model == "m/1:sql" ? "m/1" : "";
+  }
+
   bool ready = true;
+  std::vector<std::string> adapters;
+  std::function<void(Status)> load_done;
   std::optional<Error> refusal;
   std::shared_ptr<Started> last;
   std::vector<std::pair<std::string, int>> labels;
@@ -127,6 +137,7 @@ class GatewayTest : public ::testing::Test {
     request.body = std::move(body);
     request.headers = std::move(headers);
     request.received = clock_.Now();
+    request.peer = peer_;
     auto writer = std::make_shared<FakeWriter>();
     gateway.Handle(std::move(request), writer);
     return writer;
@@ -138,6 +149,7 @@ class GatewayTest : public ::testing::Test {
   }
 
   ManualClock clock_;
+  std::string peer_ = "127.0.0.1";
   std::shared_ptr<FakeUpstream> upstream_ = std::make_shared<FakeUpstream>();
   Gateway gateway_;
 };
@@ -155,6 +167,59 @@ TEST_F(GatewayTest, AnswersAChat) {
   EXPECT_EQ(answer["model"], "m/1");
   EXPECT_THAT(answer["id"].get<std::string>(), HasSubstr("chatcmpl-"));
   EXPECT_EQ(answer["usage"]["prompt_tokens"], 3);
+}
+
+TEST_F(GatewayTest, LoadsAnAdapterWithoutWaiting) {
+  const char* path = "/v1/load_lora_adapter";
+  auto writer = Send("POST", path, R"({"lora_name":"sql","lora_path":"/a","load_inplace":true})");
+  EXPECT_FALSE(writer->ended);
+  EXPECT_THAT(upstream_->adapters, ::testing::ElementsAre("sql=/a!"));
+  upstream_->load_done({});
+  EXPECT_EQ(writer->status, 200);
+  EXPECT_EQ(writer->body, "Success: LoRA adapter 'sql' added successfully.");
+  writer = Send("POST", path, R"({"lora_name":"sql","lora_path":"/a"})");
+  upstream_->load_done(Fail(ErrorKind::kNotFound, "nothing there"));
+  EXPECT_EQ(writer->status, 404);
+  EXPECT_EQ(Send("POST", path, R"({"lora_name":"sql"})")->Json()["error"]["param"], "lora_path");
+  EXPECT_EQ(Send("POST", path, R"({"lora_name":"","lora_path":"/a"})")->status, 400);
+  EXPECT_EQ(Send("POST", "/v1/unload_lora_adapter", R"({"lora_name":"x"})")->status, 404);
+  EXPECT_EQ(Send("POST", "/v1/unload_lora_adapter", R"({"lora_name":3})")->status, 400);
+}
+
+TEST_F(GatewayTest, OnlyTheOperatorLoadsAdapters) {
+  const std::string body = R"({"lora_name":"sql","lora_path":"/a"})";
+  const auto load = [&](Gateway& gateway, const char* key) {
+    net::HttpHeaders headers;
+    if (key != nullptr) headers.push_back({"Authorization", std::string("Bearer ") + key});
+    const auto writer = SendTo(gateway, "POST", "/v1/load_lora_adapter", body, headers);
+    return writer->ended ? writer->status : 0;  // 0: taken
+  };
+  EXPECT_EQ(load(gateway_, nullptr), 0);
+  for (const char* other : {"10.0.0.7", "::ffff:10.0.0.7", "fe80::1"}) {
+    peer_ = other;
+    EXPECT_EQ(load(gateway_, nullptr), 403) << other;
+  }
+  for (const char* same : {"127.0.0.1", "::1", "::ffff:127.0.0.1"}) {
+    peer_ = same;
+    EXPECT_EQ(load(gateway_, nullptr), 0) << same;
+  }
+  EXPECT_EQ(
+      SendTo(gateway_, "POST", "/v1/load_lora_adapter", body, {{"Origin", "http://some.page"}})
+          ->status,
+      403);
+  AccessKey client;
+  client.hash = HashKey("sk-client");
+  gateway_.SetAccess(AccessOf({client}), nullptr);
+  EXPECT_EQ(load(gateway_, "sk-client"), 403);
+  GatewayOptions options = Options();
+  options.operator_key = HashKey("sk-admin");
+  Gateway guarded(options);
+  guarded.SetUpstream(upstream_);
+  EXPECT_EQ(load(guarded, nullptr), 401);
+  EXPECT_EQ(load(guarded, "sk-client"), 401);
+  EXPECT_EQ(load(guarded, "sk-admin"), 0);
+  peer_ = "10.0.0.7";
+  EXPECT_EQ(load(guarded, "sk-admin"), 0);
 }
 
 TEST_F(GatewayTest, StreamsAChat) {
@@ -444,6 +509,21 @@ TEST_F(GatewayTest, HoldsTenantsToTheirLimitsAndCountsTheirUse) {
       HasSubstr("tare_tenant_tokens_total{tenant=\"search\",model=\"m/1\",kind=\"output\"} 6"));
   EXPECT_THAT(text, HasSubstr("tare_quota_refused_total{tenant=\"search\","
                               "limit=\"requests_per_minute\"} 1"));
+}
+
+TEST_F(GatewayTest, AnAdapterCostsWhatItsModelDoes) {
+  auto access = std::make_shared<Access>();
+  access->prices["m/1"] = {1000, 1000, 2000};
+  const auto ledger = *QuotaLedger::Create(nullptr);
+  Gateway gateway({"1", access, &clock_, ledger, nullptr});
+  gateway.SetUpstream(upstream_);
+  gateway.metrics().AddSource([&](Metrics::Families& out) { AppendTenantFamilies(*ledger, out); });
+  SendTo(gateway, "POST", "/v1/chat/completions",
+         R"({"model":"m/1:sql","messages":[{"role":"user","content":"hi"}]})");
+  upstream_->last->sink->OnChunk({0, "x", 5, {}, api::FinishReason::kStop});
+  upstream_->last->sink->OnDone({10, 5, 0});
+  EXPECT_THAT(gateway.metrics().Text(),
+              HasSubstr("tare_tenant_cost_usd_total{tenant=\"default\",model=\"m/1:sql\"} 2e-05"));
 }
 
 TEST_F(GatewayTest, TakesFeedback) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -114,9 +115,10 @@ Result<std::shared_ptr<const LoadedModel>> LocalModels::Load(const LocalSpec& sp
   loaded->spec = spec;
   loaded->engine = std::move(model.engine);
   loaded->keeping = std::move(model.keeping);
+  loaded->adapters = model.adapters;
   const bool endless = spec.options.engine.context_policy == engine::ContextPolicy::kRing;
   loaded->upstream = std::make_shared<LocalUpstream>(
-      LocalUpstreamOptions{spec.served_name, endless}, loaded->engine);
+      LocalUpstreamOptions{spec.served_name, endless, model.adapters}, loaded->engine);
   // Beside serving: nobody waits for it before the next reload.
   loaded->sha256 =
       std::async(std::launch::async, [name = spec.options.model] { return HashOrNothing(name); });
@@ -128,6 +130,11 @@ Result<std::shared_ptr<const LoadedModel>> LocalModels::Load(const LocalSpec& sp
         static_cast<double>(config.parameters) / 1e6, spec.served_name);
   Print(log_, "weights   {} in {}", FormatBytes(model.weight_bytes),
         kernels::ToString(model.dtype));
+  for (const engine::AdapterInfo& adapter : model.adapters->List()) {
+    Print(log_, "adapter   '{}': {} linear layers, rank up to {}, {} in {}", adapter.name,
+          adapter.modules, adapter.max_rank, FormatBytes(adapter.bytes),
+          FormatDuration(adapter.loading));
+  }
   Print(log_, "kv cache  up to {} in {} pages; context {} tokens, up to {} sequences a step",
         FormatBytes(model.kv_memory_bytes), stats.pages_total, loaded->engine->max_model_len(),
         spec.options.engine.max_num_seqs);
@@ -168,10 +175,21 @@ Result<LocalModels::Renewal> LocalModels::Renew(const std::vector<LocalSpec>& sp
                        spec.served_name);
       }
     }
+    if (known != current.end()) TakeAdapters(**known, **loaded);
     renewal.models.push_back(std::move(*loaded));
     ++renewal.loaded;
   }
   return renewal;
+}
+
+void LocalModels::TakeAdapters(const LoadedModel& before, const LoadedModel& model) {
+  for (const engine::AdapterInfo& adapter : before.adapters->List()) {
+    if (model.adapters->Find(adapter.name) != nullptr) continue;
+    const Status taken = model.adapters->Load(adapter.name, adapter.folder, /*replace=*/false);
+    if (taken) continue;
+    LogWarn("the adapter '{}' does not go on with the renewed '{}': {}", adapter.name,
+            model.spec.served_name, taken.error().message);
+  }
 }
 
 void LocalModels::Adopt(ModelSet models) {

@@ -31,6 +31,7 @@ struct LocalSpec {
 struct LoadedModel {
   LocalSpec spec;
   std::shared_ptr<engine::Engine> engine;
+  std::shared_ptr<engine::AdapterStore> adapters;
   std::shared_ptr<LocalUpstream> upstream;
   std::future<void> keeping;  // of its packed weights for the next start; nobody waits for it
   std::shared_future<std::string> sha256;  // of its files; empty when they could not be read
@@ -62,6 +63,9 @@ class LocalModels {
 
  private:
   Result<std::shared_ptr<const LoadedModel>> Load(const LocalSpec& spec, int io_threads);
+  // Loads for `model` what was loaded for `before` while it served; what does not fit is left out
+  // with a warning.
+  static void TakeAdapters(const LoadedModel& before, const LoadedModel& model);
 
   std::FILE* const log_;
   mutable std::mutex mutex_;  // guards current_

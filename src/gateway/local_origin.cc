@@ -66,7 +66,7 @@ std::unique_ptr<Attempt> LocalOrigin::Start(std::shared_ptr<const api::ChatReque
   auto door = std::make_shared<Door>(Door{sink});
   auto carrier = std::make_shared<Carrier>(door, mailbox_);
   api::ChatRequest named = *request;
-  named.model = model;
+  named.model = request->adapter.empty() ? model : model + ':' + request->adapter;
   named.wire_body.clear();
   auto call = upstream_->Chat(std::move(named), carrier);
   if (!call) {

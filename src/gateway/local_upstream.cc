@@ -20,6 +20,7 @@ namespace {
 // Tokenizing runs at some MB/s: 8 KiB take about a millisecond, what an I/O thread may be held for.
 constexpr std::size_t kInlinePromptBytes = 8 * 1024;
 constexpr std::size_t kMaxLargePrompts = 256;  // waiting to be tokenized
+constexpr std::size_t kMaxAdapterLoads = 64;   // waiting to be read
 
 api::FinishReason ToWire(engine::FinishReason reason) {
   switch (reason) {
@@ -142,7 +143,10 @@ class LocalCall final : public ChatCall {
   const std::shared_ptr<Submission> submission_;
 };
 
-engine::GenerateRequest ToEngine(const api::ChatRequest& request, std::vector<TokenId> prompt) {
+using AdapterPointer = std::shared_ptr<const model::LoraAdapter>;
+
+engine::GenerateRequest ToEngine(const api::ChatRequest& request, std::vector<TokenId> prompt,
+                                 AdapterPointer adapter) {
   engine::GenerateRequest out;
   out.prompt = std::move(prompt);
   out.max_new_tokens = request.max_tokens;
@@ -165,6 +169,7 @@ engine::GenerateRequest ToEngine(const api::ChatRequest& request, std::vector<To
   out.n = request.n;
   out.tier = request.tier == api::Tier::kBatch ? engine::Tier::kBatch : engine::Tier::kInteractive;
   out.cache_salt = request.cache_salt;
+  out.adapter = std::move(adapter);
   return out;
 }
 
@@ -182,10 +187,27 @@ struct LocalUpstream::Impl {
   // Requests the engine holds. Its own figures are those of the last step.
   std::shared_ptr<std::atomic<int>> alive = std::make_shared<std::atomic<int>>(0);
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
-  TaskQueue large_prompts{kMaxLargePrompts};  // last: its tasks use the others
+  TaskQueue large_prompts{kMaxLargePrompts};  // last, both: their tasks use the others
+  TaskQueue adapter_loads{kMaxAdapterLoads};
 
-  Status CheckModel(const std::string& model) const {
-    if (model == options.name) return {};
+  // The name of an adapter within `model`: after "NAME:" or all of it.
+  std::string AdapterName(const std::string& model) const {
+    const bool prefixed = model.size() > options.name.size() + 1 &&
+                          model.starts_with(options.name) && model[options.name.size()] == ':';
+    return prefixed ? model.substr(options.name.size() + 1) : model;
+  }
+
+  AdapterPointer FindAdapter(const std::string& model) const {
+    if (options.adapters == nullptr) return nullptr;
+    // Under its whole name first: an adapter's may have a colon of its own.
+    if (AdapterPointer whole = options.adapters->Find(model)) return whole;
+    return options.adapters->Find(AdapterName(model));
+  }
+
+  // The adapter `model` names, null for the model alone.
+  Result<AdapterPointer> Resolve(const std::string& model) const {
+    if (model == options.name) return nullptr;
+    if (AdapterPointer adapter = FindAdapter(model)) return adapter;
     return tl::unexpected(
         Error{ErrorKind::kNotFound,
               fmt::format("the model '{}' does not exist here; this server has '{}'", model,
@@ -232,12 +254,12 @@ struct LocalUpstream::Impl {
         PromptParam(request), api::kContextLengthExceeded});
   }
 
-  Status Start(const api::ChatRequest& request, Submission& submission,
+  Status Start(const api::ChatRequest& request, AdapterPointer adapter, Submission& submission,
                std::shared_ptr<ChatSink> sink) const {
     TARE_TRY(std::vector<TokenId> prompt, Encode(request, true));
     TARE_RETURN_IF_ERROR(CheckLength(request, prompt.size()));
     return submission.Submit(
-        ToEngine(request, std::move(prompt)),
+        ToEngine(request, std::move(prompt), std::move(adapter)),
         std::make_shared<EngineSink>(engine->text(), request, std::move(sink), alive));
   }
 };
@@ -251,7 +273,43 @@ LocalUpstream::LocalUpstream(LocalUpstreamOptions options, std::shared_ptr<engin
 LocalUpstream::~LocalUpstream() { impl_->door->Close(); }
 
 std::vector<ModelInfo> LocalUpstream::Models() const {
-  return {{impl_->options.name, impl_->created, impl_->engine->max_model_len()}};
+  const std::string& base = impl_->options.name;
+  const int length = impl_->engine->max_model_len();
+  std::vector<ModelInfo> models = {{base, impl_->created, length, ""}};
+  if (impl_->options.adapters == nullptr) return models;
+  for (const engine::AdapterInfo& adapter : impl_->options.adapters->List()) {
+    models.push_back({adapter.name, adapter.loaded_at, length, base});
+  }
+  return models;
+}
+
+void LocalUpstream::LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) {
+  const LocalUpstreamOptions& options = impl_->options;
+  if (options.adapters == nullptr) return Upstream::LoadAdapter(std::move(request), done);
+  if (request.name == options.name) {
+    return done(
+        FailParam("lora_name", "'{}' is the model's own name: choose another", request.name));
+  }
+  if (!request.base.empty() && request.base != options.name) {
+    return done(FailParam("base_model_name", "there is no model '{}' here; this server has '{}'",
+                          request.base, options.name));
+  }
+  auto task = [store = options.adapters, request, done] {
+    done(store->Load(request.name, request.folder, request.replace));
+  };
+  if (!impl_->adapter_loads.Post(std::move(task))) {
+    done(Fail(ErrorKind::kUnavailable, "{} adapters wait to be read already; retry later",
+              kMaxAdapterLoads));
+  }
+}
+
+Status LocalUpstream::UnloadAdapter(const std::string& name) {
+  if (impl_->options.adapters == nullptr) return Upstream::UnloadAdapter(name);
+  return impl_->options.adapters->Unload(name);
+}
+
+std::string LocalUpstream::AdapterBase(const std::string& model) const {
+  return model != impl_->options.name && impl_->FindAdapter(model) ? impl_->options.name : "";
 }
 
 bool LocalUpstream::Idle() const {
@@ -262,17 +320,17 @@ bool LocalUpstream::Ready() const { return !impl_->engine->Stats().draining; }
 
 Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
                                                       std::shared_ptr<ChatSink> sink) {
-  TARE_RETURN_IF_ERROR(impl_->CheckModel(request.model));
+  TARE_TRY(AdapterPointer adapter, impl_->Resolve(request.model));
   if (!request.unsupported.empty()) return tl::unexpected(request.unsupported.front());
   auto submission = std::make_shared<Submission>(impl_->door);
   const std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
                             request.prompt.size() + request.answer_prefix.size();
   if (bytes <= kInlinePromptBytes) {
-    TARE_RETURN_IF_ERROR(impl_->Start(request, *submission, std::move(sink)));
+    TARE_RETURN_IF_ERROR(impl_->Start(request, std::move(adapter), *submission, std::move(sink)));
   } else {
     auto task = [impl = impl_.get(), request = std::move(request), submission,
-                 sink = std::move(sink)]() mutable {
-      Status status = impl->Start(request, *submission, sink);
+                 adapter = std::move(adapter), sink = std::move(sink)]() mutable {
+      Status status = impl->Start(request, std::move(adapter), *submission, sink);
       impl->tokenizing.fetch_sub(1);
       if (!status) sink->OnError(std::move(status).error());
     };
@@ -288,13 +346,13 @@ Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
 
 Result<std::vector<TokenId>> LocalUpstream::Tokenize(const api::ChatRequest& request,
                                                      bool add_special) const {
-  TARE_RETURN_IF_ERROR(impl_->CheckModel(request.model));
+  TARE_RETURN_IF_ERROR(impl_->Resolve(request.model));
   return impl_->Encode(request, add_special);
 }
 
 Result<std::string> LocalUpstream::Detokenize(const std::string& model,
                                               std::span<const TokenId> tokens) const {
-  if (!model.empty()) TARE_RETURN_IF_ERROR(impl_->CheckModel(model));
+  if (!model.empty()) TARE_RETURN_IF_ERROR(impl_->Resolve(model));
   return impl_->engine->text()->tokenizer().Decode(tokens, /*skip_special=*/false);
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/adapter_store.h"
 #include "engine/engine.h"
 #include "gateway/upstream.h"
 
@@ -19,6 +20,7 @@ namespace tare::gateway {
 struct LocalUpstreamOptions {
   std::string name;              // what clients call the model
   bool endless_context = false;  // the engine forgets old tokens: lengths are not bounded
+  std::shared_ptr<engine::AdapterStore> adapters;  // null: it takes none
 };
 
 class LocalUpstream final : public Upstream {
@@ -30,6 +32,9 @@ class LocalUpstream final : public Upstream {
   Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                          std::shared_ptr<ChatSink> sink) override;
   bool Ready() const override;
+  void LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) override;
+  Status UnloadAdapter(const std::string& name) override;
+  std::string AdapterBase(const std::string& model) const override;
   // No request is under way: none waits to be tokenized, the engine holds none.
   bool Idle() const;
   Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,

@@ -233,6 +233,18 @@ std::string Metrics::Text() const {
   return prometheus::TextSerializer().Serialize(families);
 }
 
+namespace {
+
+// Labels the metrics from `begin` on where a process runs several models.
+void LabelModel(Metrics::Families& out, std::size_t begin, const std::string& model) {
+  if (model.empty()) return;
+  for (std::size_t i = begin; i < out.size(); ++i) {
+    for (ClientMetric& metric : out[i].metric) metric.label.push_back({"model", model});
+  }
+}
+
+}  // namespace
+
 void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out,
                           const std::string& model) {
   const std::size_t begin = out.size();
@@ -297,10 +309,27 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
          {{static_cast<double>(startup.huge_kv_bytes), {{"pages", "huge"}}},
           {static_cast<double>(startup.touched_kv_bytes - startup.huge_kv_bytes),
            {{"pages", "small"}}}});
-  if (model.empty()) return;
-  for (std::size_t i = begin; i < out.size(); ++i) {
-    for (ClientMetric& metric : out[i].metric) metric.label.push_back({"model", model});
-  }
+  LabelModel(out, begin, model);
+}
+
+void AppendAdapterFamilies(const engine::AdapterStats& stats, Metrics::Families& out,
+                           const std::string& model) {
+  const std::size_t begin = out.size();
+  Append(out, MetricType::Gauge, "tare_lora_adapters",
+         "Adapters in memory: by a name, or without one, kept by answers that still run",
+         {{static_cast<double>(stats.loaded), {{"state", "loaded"}}},
+          {static_cast<double>(stats.retiring), {{"state", "retiring"}}}});
+  Append(out, MetricType::Gauge, "tare_lora_bytes", "Memory of adapters",
+         {{static_cast<double>(stats.loaded_bytes), {{"state", "loaded"}}},
+          {static_cast<double>(stats.retiring_bytes), {{"state", "retiring"}}}});
+  Append(out, MetricType::Counter, "tare_lora_changes_total",
+         "Adapters loaded or replaced, refused and unloaded",
+         {{static_cast<double>(stats.loads), {{"kind", "load"}}},
+          {static_cast<double>(stats.refused_loads), {{"kind", "refused"}}},
+          {static_cast<double>(stats.unloads), {{"kind", "unload"}}}});
+  Append(out, MetricType::Counter, "tare_lora_load_seconds_total",
+         "Time it took to read and pack the adapters loaded", {{stats.load_seconds, {}}});
+  LabelModel(out, begin, model);
 }
 
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out) {

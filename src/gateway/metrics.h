@@ -11,6 +11,7 @@
 
 #include "api/chat.h"
 #include "base/types.h"
+#include "engine/adapter_store.h"
 #include "engine/stats.h"
 #include "gateway/quota.h"
 #include "gateway/router.h"
@@ -52,6 +53,8 @@ class Metrics {
 // `model`: a label of every metric where a process runs several; empty: none.
 void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& out,
                           const std::string& model = "");
+void AppendAdapterFamilies(const engine::AdapterStats& stats, Metrics::Families& out,
+                           const std::string& model = "");
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out);
 void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Families& out);
 // Use, cost and refusals by tenant.

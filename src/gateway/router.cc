@@ -197,15 +197,75 @@ std::vector<ModelInfo> Router::Models() const {
   for (const Route& route : impl_->Now()->routes) {
     int longest = 0;
     for (const Target& target : route.targets) longest = std::max(longest, target.max_model_len);
-    models.push_back({route.model, impl_->created, longest});
+    models.push_back({route.model, impl_->created, longest, ""});
+  }
+  const std::size_t routes = models.size();
+  for (const Route& route : impl_->Now()->routes) {
+    for (const Target& target : route.targets) {
+      if (target.server->config.local == nullptr) continue;
+      for (ModelInfo& adapter : target.server->config.local->Models()) {
+        const bool listed =
+            std::any_of(models.begin() + static_cast<std::ptrdiff_t>(routes), models.end(),
+                        [&](const ModelInfo& m) { return m.id == adapter.id; });
+        if (adapter.parent.empty() || listed) continue;
+        adapter.parent = route.model;
+        models.push_back(std::move(adapter));
+      }
+    }
   }
   return models;
+}
+
+void Router::LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) {
+  const std::shared_ptr<const Plan> plan = impl_->Now();
+  if (plan->by_name.contains(request.name)) {
+    return done(FailParam("lora_name", "'{}' is a model's own name: choose another", request.name));
+  }
+  std::vector<Target> locals;
+  for (const Route& route : plan->routes) {
+    if (!request.base.empty() && plan->by_name.find(request.base) == plan->by_name.end()) break;
+    if (!request.base.empty() && plan->by_name.find(request.base)->second != &route) continue;
+    for (const Target& target : route.targets) {
+      const bool known = std::any_of(locals.begin(), locals.end(), [&](const Target& other) {
+        return other.server == target.server;
+      });
+      if (target.server->config.local != nullptr && !known) locals.push_back(target);
+    }
+  }
+  if (locals.empty()) {
+    return done(FailParam("base_model_name",
+                          "no model{} is computed in this process, and only "
+                          "such take adapters",
+                          request.base.empty() ? "" : " '" + request.base + "'"));
+  }
+  if (locals.size() > 1) {
+    return done(FailParam("base_model_name",
+                          "{} models could be meant: name one of them as base_model_name",
+                          locals.size()));
+  }
+  request.base = locals.front().model;
+  locals.front().server->config.local->LoadAdapter(std::move(request), std::move(done));
+}
+
+Status Router::UnloadAdapter(const std::string& name) {
+  for (const std::shared_ptr<Server>& server : impl_->Now()->servers) {
+    const std::shared_ptr<Upstream>& local = server->config.local;
+    if (local != nullptr && !local->AdapterBase(name).empty()) return local->UnloadAdapter(name);
+  }
+  return Upstream::UnloadAdapter(name);
+}
+
+std::string Router::AdapterBase(const std::string& model) const {
+  const std::shared_ptr<const Plan> plan = impl_->Now();
+  std::string adapter;
+  const auto route = plan->Find(model, adapter);
+  return route && !adapter.empty() ? (*route)->model : "";
 }
 
 Result<std::unique_ptr<ChatCall>> Router::Chat(api::ChatRequest request,
                                                std::shared_ptr<ChatSink> sink) {
   std::shared_ptr<const Plan> plan = impl_->Now();
-  TARE_TRY(const Route* route, plan->Find(request.model));
+  TARE_TRY(const Route* route, plan->Find(request.model, request.adapter));
   const std::uint64_t id = impl_->next_job.fetch_add(1);
   Impl* impl = impl_.get();
   impl->loop->mailbox()->Do(
@@ -228,7 +288,8 @@ Result<std::unique_ptr<ChatCall>> Router::Chat(api::ChatRequest request,
 Result<std::vector<TokenId>> Router::Tokenize(const api::ChatRequest& request,
                                               bool add_special) const {
   const std::shared_ptr<const Plan> plan = impl_->Now();
-  TARE_TRY(const Route* route, plan->Find(request.model));
+  std::string adapter;
+  TARE_TRY(const Route* route, plan->Find(request.model, adapter));
   for (const Target& target : route->targets) {
     const std::shared_ptr<Upstream>& local = target.server->config.local;
     if (local == nullptr) continue;
@@ -242,7 +303,8 @@ Result<std::vector<TokenId>> Router::Tokenize(const api::ChatRequest& request,
 Result<std::string> Router::Detokenize(const std::string& model,
                                        std::span<const TokenId> tokens) const {
   const std::shared_ptr<const Plan> plan = impl_->Now();
-  TARE_TRY(const Route* route, plan->Find(model));
+  std::string adapter;
+  TARE_TRY(const Route* route, plan->Find(model, adapter));
   for (const Target& target : route->targets) {
     const std::shared_ptr<Upstream>& local = target.server->config.local;
     if (local != nullptr) return local->Detokenize(target.model, tokens);

@@ -121,6 +121,9 @@ class Router final : public Upstream {
                                          std::shared_ptr<ChatSink> sink) override;
   bool Ready() const override { return true; }
   bool Feedback(const std::string& request_id, int label) override;
+  void LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) override;
+  Status UnloadAdapter(const std::string& name) override;
+  std::string AdapterBase(const std::string& model) const override;
   Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,
                                         bool add_special) const override;
   Result<std::string> Detokenize(const std::string& model,

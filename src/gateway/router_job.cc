@@ -73,7 +73,7 @@ void Job::Begin() {
   }
   Order();
   NextTarget(0);
-  if (route_->shadow) StartCopy();
+  if (route_->shadow && request_->adapter.empty()) StartCopy();
 }
 
 // After the request's own attempt is out. Takes nothing that a request could have had.
@@ -140,6 +140,12 @@ void Job::Order() {
                        : std::max(home_->Random(), 1e-12);
   }
   order_ = OrderTargets(route_->balance, targets);
+  if (!request_->adapter.empty()) {
+    // Another model's answer would not be the adapter's, so there is no trying out either.
+    std::erase_if(order_,
+                  [&](std::size_t i) { return !route_->targets[i].HasAdapter(request_->adapter); });
+    return;
+  }
   if (route_->rollout == nullptr) return;
   in_rollout_ = route_->rollout->state() == RolloutState::kRunning;
   canary_ = route_->rollout->Assign(request_->id, request_->user, home_->Random());

@@ -122,6 +122,29 @@ Result<const Route*> Plan::Find(const std::string& model) const {
             "model", api::kModelNotFound});
 }
 
+Result<const Route*> Plan::Find(const std::string& model, std::string& adapter) const {
+  adapter.clear();
+  auto found = Find(model);
+  if (found) return found;
+  const auto has = [](const Route& route, const std::string& name) {
+    return std::any_of(route.targets.begin(), route.targets.end(),
+                       [&](const Target& target) { return target.HasAdapter(name); });
+  };
+  for (const Route& route : routes) {
+    if (!has(route, model)) continue;
+    adapter = model;
+    return &route;
+  }
+  for (std::size_t at = model.find(':'); at != std::string::npos; at = model.find(':', at + 1)) {
+    const auto named = by_name.find(std::string_view(model).substr(0, at));
+    std::string rest = model.substr(at + 1);
+    if (named == by_name.end() || !has(*named->second, rest)) continue;
+    adapter = std::move(rest);
+    return named->second;
+  }
+  return found;
+}
+
 Result<std::shared_ptr<const Plan>> BuildPlan(RouterConfig config, const Plan* old,
                                               std::uint32_t& next_server_id,
                                               const OriginFactory& make_origin,

@@ -68,6 +68,11 @@ struct Target {
   bool interactive = true, batch = true;
 
   bool Serves(api::Tier tier) const { return tier == api::Tier::kBatch ? batch : interactive; }
+  // It is an engine here, and this adapter of its model is loaded.
+  bool HasAdapter(const std::string& adapter) const {
+    const std::shared_ptr<Upstream>& local = server->config.local;
+    return local != nullptr && !local->AdapterBase(model + ':' + adapter).empty();
+  }
 };
 
 struct WaitingLine {
@@ -108,6 +113,8 @@ struct Plan {
 
   // The route of that name or alias; the failure lists the models there are.
   Result<const Route*> Find(const std::string& model) const;
+  // The same, also by "ROUTE:ADAPTER" or an adapter's own name, which `adapter` is set to.
+  Result<const Route*> Find(const std::string& model, std::string& adapter) const;
 };
 
 // Makes an upstream's origin.

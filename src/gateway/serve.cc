@@ -119,7 +119,13 @@ class Service {
     TARE_TRY(access_log_, OpenAccessLog(options_, plan));
     readiness_ = std::make_shared<Readiness>(ReadinessFile(plan));
     access_ = plan.access;
-    gateway_.emplace(GatewayOptions{options_.version, plan.access, nullptr, ledger_, access_log_});
+    GatewayOptions gateway;
+    gateway.version = options_.version;
+    gateway.access = plan.access;
+    if (admin_.on) gateway.operator_key = admin_.key;
+    gateway.ledger = ledger_;
+    gateway.access_log = access_log_;
+    gateway_.emplace(std::move(gateway));
     net::HttpServerOptions server =
         ServerOptions(options_.host, options_.port, options_.io_threads);
     server.tls_certificate_file = options_.tls_certificate;
@@ -335,8 +341,9 @@ class Service {
     AppendReadinessFamilies(readiness_->Report(), out);
     const ModelSet models = models_.Current();
     for (const auto& model : models) {
-      AppendEngineFamilies(model->engine->Stats(), out,
-                           models.size() > 1 ? model->spec.served_name : "");
+      const std::string name = models.size() > 1 ? model->spec.served_name : "";
+      AppendEngineFamilies(model->engine->Stats(), out, name);
+      AppendAdapterFamilies(model->adapters->Stats(), out, name);
     }
     if (!serving_.load()) return;
     if (router_ != nullptr) {

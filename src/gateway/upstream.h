@@ -1,12 +1,14 @@
 // The seam between the gateway and whoever answers: the local engine and remote servers look alike.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "api/chat.h"
+#include "api/request_reader.h"
 #include "base/result.h"
 
 namespace tare::gateway {
@@ -37,6 +39,7 @@ struct ModelInfo {
   std::string id;
   std::int64_t created = 0;  // Unix seconds
   int max_model_len = 0;     // tokens; 0 when unknown
+  std::string parent;        // of an adapter: the model it adds to
 };
 
 // Thread safety: all methods may be called from any thread; Chat returns without waiting for an
@@ -53,6 +56,19 @@ class Upstream {
   // A label (1 good, 0 neutral, -1 bad) for the answer of a request, for roll-outs. False when
   // nobody waits for one.
   virtual bool Feedback(const std::string& /*request_id*/, int /*label*/) { return false; }
+
+  // Adapters: under their own name or as "MODEL:ADAPTER" they are models like others.
+  // Reads one; `done` is called once, from any thread.
+  virtual void LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) {
+    done(Fail(ErrorKind::kUnsupported, "'{}' cannot be loaded: no model here takes adapters",
+              request.name));
+  }
+  // Its name is gone when this returns; answers that use it go on.
+  virtual Status UnloadAdapter(const std::string& name) {
+    return Fail(ErrorKind::kNotFound, "no adapter '{}' is loaded", name);
+  }
+  // The model that `model` names an adapter of; empty when it is no adapter's name.
+  virtual std::string AdapterBase(const std::string& /*model*/) const { return {}; }
 
   // The prompt of `request` as tokens, and tokens as text; only where the tokenizer is at hand.
   virtual Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,

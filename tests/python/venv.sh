@@ -6,6 +6,7 @@ folder=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 stamp=$folder/requirements.sha256
 wanted=$(sha256sum <"$here/requirements.txt")
+exec 9>"$folder.lock" && flock 9  # tests that run side by side share it
 if [ ! -x "$folder/bin/python" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   rm -rf "$folder"
   if ! { python3 -m venv "$folder" &&

@@ -1,5 +1,7 @@
 """Writes the smallest model tare serves: a GGUF file of one llama layer and a byte vocabulary whose weights
-make it write one letter for ever. An answer then tells, letter by letter, which file wrote it."""
+make it write one letter for ever. An answer then tells, letter by letter, which file wrote it. So does a LoRA
+adapter of it, which makes it write another."""
+import json
 import struct
 
 HIDDEN, FFN, CONTEXT = 32, 32, 512
@@ -33,8 +35,8 @@ def array(key, kind, values):
     return text(key) + struct.pack("<IIQ", ARRAY, kind, len(values)) + packed
 
 
-def write(path, letter):
-    """A model that answers everything with `letter`, over and over."""
+def write(path, letter, others=""):
+    """A model that answers everything with `letter`, over and over; `others` are what adapters may make of that."""
     tokens = byte_vocabulary()
     vocab, chosen = len(tokens), ord(letter)
     entries = [
@@ -57,6 +59,8 @@ def write(path, letter):
     # Every token looks the same, the layer adds nothing, and one row of the output stands out.
     output = [0.0] * (vocab * HIDDEN)
     output[chosen * HIDDEN:(chosen + 1) * HIDDEN] = ones
+    for place, other in enumerate(others):
+        output[ord(other) * HIDDEN + place] = 4.0
     tensors = [("token_embd.weight", (HIDDEN, vocab), ones * vocab), ("output_norm.weight", (HIDDEN,), ones),
                ("output.weight", (HIDDEN, vocab), output),
                ("blk.0.attn_norm.weight", (HIDDEN,), ones), ("blk.0.ffn_norm.weight", (HIDDEN,), ones)]
@@ -70,3 +74,24 @@ def write(path, letter):
         data += b"\0" * (-len(data) % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)) + b"".join(entries) + infos
     path.write_bytes(head + b"\0" * (-len(head) % 32) + data)
+
+
+def write_adapter(folder, place, **settings):
+    """A LoRA adapter, in PEFT's format, that makes the model write the letter at `place` of its `others`: what it
+    puts into the value and takes out of it again moves the state that way."""
+    def one_at(index, value):
+        return [value if i == index else 0.0 for i in range(HIDDEN)]
+    names = {"v_proj.lora_A": ([1 / HIDDEN] * HIDDEN, (1, HIDDEN)), "v_proj.lora_B": (one_at(0, 1.0), (HIDDEN, 1)),
+             "o_proj.lora_A": (one_at(0, 1.0), (1, HIDDEN)), "o_proj.lora_B": (one_at(place, 50.0), (HIDDEN, 1))}
+    header, data = {}, b""
+    for name, (values, shape) in names.items():
+        raw = struct.pack(f"<{len(values)}f", *values)
+        header[f"base_model.model.model.layers.0.self_attn.{name}.weight"] = {
+            "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    head = json.dumps(header).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
+    (folder / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "r": 1, "lora_alpha": 2, "target_modules": ["v_proj", "o_proj"], "bias": "none",
+         "task_type": "CAUSAL_LM", **settings}))

@@ -33,7 +33,8 @@ struct ServeWords {
 void AddAdaptersTo(CLI::App& parser, std::vector<std::string>& adapters) {
   parser
       .add_option("--lora", adapters,
-                  "A LoRA adapter to serve as well, NAME=FOLDER in PEFT's format; can be repeated")
+                  "A LoRA adapter in PEFT's format to serve as well; can be repeated")
+      ->type_name("NAME=FOLDER")
       ->allow_extra_args(false);
 }
 

@@ -226,7 +226,7 @@ RouteConfig ReadRoute(const std::string& name, const config::Value& value,
   return route;
 }
 
-// A tier's upstreams: one, or several that share its requests by their weights.
+// The one upstream of a plan's tier, or the several that share it.
 std::vector<config::Value> TierUpstreams(const config::Value& tier) {
   const config::Value several = tier["upstreams"];
   if (!several.present()) return {tier["upstream"]};
@@ -236,36 +236,39 @@ std::vector<config::Value> TierUpstreams(const config::Value& tier) {
   return names;
 }
 
-// Targets of upstreams in the plan's tiers, and their shedding; one target for an upstream that is
-// in both.
+// The targets of a plan's tiers, best first, then those that only step in. Several in one tier
+// share it by their speed.
 void ReadPlanTiers(const config::Value& tiers, const std::vector<UpstreamConfig>& upstreams,
                    const std::map<std::string, std::string>& served, RouteConfig& route) {
-  for (const auto& [tier, value] : tiers.Entries()) {
-    if (tier != "interactive" && tier != "batch") {
-      value.AddError("a tier is called interactive or batch");
+  const auto target = [&](const config::Value& name) -> TargetConfig* {
+    const std::string upstream = name.String();
+    if (std::none_of(upstreams.begin(), upstreams.end(),
+                     [&](const auto& known) { return known.remote.name == upstream; })) {
+      name.AddError("there is no upstream '{}'", upstream);
+      return nullptr;
     }
+    for (TargetConfig& known : route.targets) {
+      if (known.upstream == upstream) return &known;
+    }
+    TargetConfig& added = route.targets.emplace_back(TargetConfig{upstream, served.at(upstream)});
+    added.interactive = added.batch = false;
+    return &added;
+  };
+  std::vector<config::Value> fallbacks;
+  for (const auto& [tier, value] : tiers.Entries()) {
     value["because"].StringOr("");
-    ReadShed(value["shed"],
-             tier == "batch" ? route.queue.batch.shed : route.queue.interactive.shed);
+    const bool batch = tier == "batch";
+    if (!batch && tier != "interactive") value.AddError("a tier is called interactive or batch");
+    ReadShed(value["shed"], batch ? route.queue.batch.shed : route.queue.interactive.shed);
     const std::vector<config::Value> names = TierUpstreams(value);
     if (names.size() > 1) route.balance = Balance::kLeastTokens;
     for (const config::Value& name : names) {
-      const std::string upstream = name.String();
-      if (std::none_of(upstreams.begin(), upstreams.end(),
-                       [&](const auto& known) { return known.remote.name == upstream; })) {
-        name.AddError("there is no upstream '{}'", upstream);
-        continue;
-      }
-      auto target =
-          std::find_if(route.targets.begin(), route.targets.end(),
-                       [&](const TargetConfig& known) { return known.upstream == upstream; });
-      if (target == route.targets.end()) {
-        target = route.targets.insert(route.targets.end(), {upstream, served.at(upstream), 0});
-        target->interactive = target->batch = false;
-      }
-      (tier == "batch" ? target->batch : target->interactive) = true;
+      TargetConfig* found = target(name);
+      if (found != nullptr) (batch ? found->batch : found->interactive) = true;
     }
+    for (const config::Value& name : value["fallbacks"].ListOrEmpty()) fallbacks.push_back(name);
   }
+  for (const config::Value& name : fallbacks) target(name);
 }
 
 }  // namespace
@@ -292,7 +295,7 @@ void ReadUpstream(const std::string& name, const config::Value& value, GatewayCo
       break;
     case Kind::kUnknown:
       kind.AddError(
-          "'{}' is known from stored runs only: say where it is served, "
+          "'{}' was not measured where it will be served: say where that is, "
           "as `kind: remote` with `url`, or `kind: local` with `model`",
           name);
       break;

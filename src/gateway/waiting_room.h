@@ -26,6 +26,10 @@ struct QueueOptions {
     int limit = 256;                          // requests waiting at a time
     Nanos timeout = std::chrono::seconds(5);  // the longest wait; then 503
     ShedOptions shed;                         // before it comes to waiting
+
+    friend bool operator==(const Limits& a, const Limits& b) {
+      return a.limit == b.limit && a.timeout == b.timeout && a.shed == b.shed;
+    }
   };
   Limits interactive{256, std::chrono::seconds(5), {}};
   Limits batch{1024, std::chrono::seconds(60), {}};
@@ -37,9 +41,6 @@ struct QueueOptions {
   const Limits& Of(api::Tier tier) const { return tier == api::Tier::kBatch ? batch : interactive; }
   bool operator==(const QueueOptions&) const = default;
 };
-inline bool operator==(const QueueOptions::Limits& a, const QueueOptions::Limits& b) {
-  return a.limit == b.limit && a.timeout == b.timeout && a.shed == b.shed;
-}
 
 class WaitingRoom {
  public:

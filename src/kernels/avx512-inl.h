@@ -65,8 +65,10 @@ TARE_KERNEL_INLINE GroupCodes QuantizeGroup(const float* x, std::int64_t cols, s
                                       _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     }
     sum = _mm512_add_epi32(sum, code);
-    codes.high[part] =
+    const __m512i high =
         _mm512_srai_epi32(_mm512_add_epi32(code, _mm512_set1_epi32(1 << (kLowBits - 1))), kLowBits);
+    codes.high[part] = _mm512_max_epi32(_mm512_min_epi32(high, _mm512_set1_epi32(kHighLimit)),
+                                        _mm512_set1_epi32(-kHighLimit));
     codes.low[part] = _mm512_sub_epi32(code, _mm512_slli_epi32(codes.high[part], kLowBits));
   }
   codes.sum = _mm512_reduce_add_epi32(sum);

@@ -101,24 +101,23 @@ TARE_KERNEL_INLINE std::int32_t JoinCode(std::int8_t high, std::int8_t low) {
 
 // Adds the products of one line (4 inputs of 16 features) to the dot products.
 template <typename Code>
-TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* high, const std::int8_t* low,
-                                std::int32_t* dot) {
+TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* row, std::int32_t* dot) {
   for (int j = 0; j < kLanes; ++j) {
     std::int32_t sum = 0;
-    for (int b = 0; b < 4; ++b) sum += line[j * 4 + b] * JoinCode(high[b], low[b]);
+    for (int b = 0; b < 4; ++b) sum += line[j * 4 + b] * JoinCode(row[b], row[kGroup + b]);
     dot[j] += sum;
   }
 }
 
 template <WeightType kType>
-TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* high,
-                             const std::int8_t* low, std::int32_t (*dot)[kLanes]) {
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* first_row,
+                             const std::int8_t* second_row, std::int32_t (*dot)[kLanes]) {
   constexpr int kLinesPerHalf = 8;
-  for (int i = 0; i < kLinesPerHalf; ++i, cell += kLineBytes, high += 4, low += 4) {
+  for (int i = 0; i < kLinesPerHalf; ++i, cell += kLineBytes, first_row += 4, second_row += 4) {
     if constexpr (kType == WeightType::kInt8) {
       const auto* codes = reinterpret_cast<const std::int8_t*>(cell);
-      AddLine(codes, high, low, dot[0]);
-      AddLine(codes + kLinesPerHalf * kLineBytes, high + kGroup, low + kGroup, dot[1]);
+      AddLine(codes, first_row, dot[0]);
+      AddLine(codes + kLinesPerHalf * kLineBytes, second_row, dot[1]);
     } else {
       std::uint8_t first[kLineBytes];
       std::uint8_t second[kLineBytes];
@@ -126,8 +125,8 @@ TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* high,
         first[b] = cell[b] & 0x0f;
         second[b] = static_cast<std::uint8_t>(cell[b] >> 4);
       }
-      AddLine(first, high, low, dot[0]);
-      AddLine(second, high + kGroup, low + kGroup, dot[1]);
+      AddLine(first, first_row, dot[0]);
+      AddLine(second, second_row, dot[1]);
     }
   }
 }
@@ -142,9 +141,9 @@ inline void IntegerPanel(const WeightCells& w, const ActivationCells& x, const O
     for (std::int64_t c = 0; c < w.cells; ++c) {
       const std::uint8_t* cell = Cell(w, panel, c);
       const std::int64_t block = row / kBlockRows * x.cells + c;
-      const std::int64_t codes = (block * kBlockRows + slot) * kInt8CellDepth;
+      const std::int8_t* codes = x.codes + (block * 2 * kBlockRows + slot) * kLineBytes;
       std::int32_t dot[2][kLanes] = {};
-      Dots<kType>(cell, x.high + codes, x.low + codes, dot);
+      Dots<kType>(cell, codes, codes + kBlockRows * kLineBytes, dot);
       const auto* scales = reinterpret_cast<const std::uint16_t*>(cell + kCodes);
       for (int half = 0; half < 2; ++half) {
         const std::int64_t at = (block * 2 + half) * kBlockRows + slot;
@@ -198,17 +197,17 @@ void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot
       largest = magnitude > largest ? magnitude : largest;
     }
     const Steps steps = StepsFor(largest);
-    const std::int64_t codes =
-        (group / 2 * kBlockRows + slot) * kInt8CellDepth + group % 2 * kGroup;
+    std::int8_t* codes = to.codes + (group * kBlockRows + slot) * kLineBytes;
     std::int32_t sum = 0;
     for (int i = 0; i < kGroup; ++i) {
       // Nearest, ties to even: adding 1.5 * 2^23 leaves the integer in the low mantissa bits.
       const float value = i < count && steps.inverse > 0.0f ? x[first + i] * steps.inverse : 0.0f;
       const std::int32_t code =
           static_cast<std::int32_t>(FloatToBits(value + 12582912.0f)) - 0x4b400000;
-      const std::int32_t high = (code + (1 << (kLowBits - 1))) >> kLowBits;
-      to.high[codes + i] = static_cast<std::int8_t>(high);
-      to.low[codes + i] = static_cast<std::int8_t>(code - high * (1 << kLowBits));
+      std::int32_t high = (code + (1 << (kLowBits - 1))) >> kLowBits;
+      high = high > kHighLimit ? kHighLimit : high < -kHighLimit ? -kHighLimit : high;
+      codes[i] = static_cast<std::int8_t>(high);
+      codes[kGroup + i] = static_cast<std::int8_t>(code - high * (1 << kLowBits));
       sum += code;
     }
     const std::int64_t at = group * kBlockRows + slot;

@@ -8,16 +8,15 @@ namespace {
 std::int64_t DivideUp(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Of a cell of a block.
-constexpr std::int64_t kCodesOfCell = kBlockRows * kInt8CellDepth;  // of each part
-constexpr std::int64_t kHalvesOfCell = 2 * kBlockRows;              // steps, sums
+constexpr std::int64_t kCodesOfCell = 2 * kBlockRows * kLineBytes;
+constexpr std::int64_t kHalvesOfCell = 2 * kBlockRows;  // steps, sums
 constexpr std::int64_t kTileValuesOfCell = 2 * 2 * kBlockRows * kGroup;
 
 }  // namespace
 
 bool InputRows::AreMany(WeightType type, std::int64_t rows) {
   const std::int64_t tile_rows = Kernels().tile_rows;
-  return (type == WeightType::kInt8 || type == WeightType::kInt4) && tile_rows > 0 &&
-         rows >= tile_rows;
+  return type == WeightType::kInt8 && tile_rows > 0 && rows >= tile_rows;
 }
 
 InputRows::Form InputRows::FormFor(WeightType type, bool many) {
@@ -52,12 +51,11 @@ void InputRows::Reserve(WeightType type, std::int64_t cols, std::int64_t blocks,
       codes_.half_sums = reinterpret_cast<float*>(halves_ + count * kTileValuesOfCell);
       break;
     case Form::kCodes:
-      memory_.Reserve(static_cast<std::size_t>(2 * count * kCodesOfCell) +
+      memory_.Reserve(static_cast<std::size_t>(count * kCodesOfCell) +
                       static_cast<std::size_t>(sums) *
                           (sizeof(float) + sizeof(std::int32_t) + sizeof(float)));
-      codes_.high = memory_.as<std::int8_t>();
-      codes_.low = codes_.high + count * kCodesOfCell;
-      codes_.steps = reinterpret_cast<float*>(codes_.low + count * kCodesOfCell);
+      codes_.codes = memory_.as<std::int8_t>();
+      codes_.steps = reinterpret_cast<float*>(codes_.codes + count * kCodesOfCell);
       codes_.sums = reinterpret_cast<std::int32_t*>(codes_.steps + sums);
       codes_.half_sums = reinterpret_cast<float*>(codes_.sums + sums);
       break;
@@ -65,9 +63,8 @@ void InputRows::Reserve(WeightType type, std::int64_t cols, std::int64_t blocks,
 }
 
 CodeRows InputRows::CodesOf(std::int64_t block) const {
-  const std::int64_t code = block * cells_ * kCodesOfCell;
   const std::int64_t half = block * cells_ * kHalvesOfCell;
-  return {codes_.high + code, codes_.low + code, codes_.steps + half, codes_.sums + half,
+  return {codes_.codes + block * cells_ * kCodesOfCell, codes_.steps + half, codes_.sums + half,
           codes_.half_sums + half};
 }
 
@@ -108,8 +105,7 @@ ActivationCells InputRows::At(std::int64_t block, std::int64_t rows) const {
       break;
     case Form::kCodes: {
       const CodeRows codes = CodesOf(block);
-      form.high = codes.high;
-      form.low = codes.low;
+      form.codes = codes.codes;
       form.steps = codes.steps;
       form.sums = codes.sums;
       form.half_sums = codes.half_sums;

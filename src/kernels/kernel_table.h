@@ -11,8 +11,7 @@ namespace tare::kernels {
 
 // A block of activation rows as codes, to be written; the parts of ActivationCells.
 struct CodeRows {
-  std::int8_t* high;
-  std::int8_t* low;
+  std::int8_t* codes;
   float* steps;
   std::int32_t* sums;
   float* half_sums;
@@ -61,8 +60,8 @@ struct KernelTable {
                        const CodeRows& to);
   void (*round_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                     std::uint16_t* bf16);
-  // Products of integer weights with at least this many rows (0: never) want ActivationCells::tiles
-  // and half_sums, which quantize_tile_row makes; with fewer, what quantize_row makes.
+  // Products of INT8 weights with at least this many rows (0: never) want ActivationCells::tiles
+  // and half_sums, which quantize_tile_row makes; others what quantize_row makes.
   std::int64_t tile_rows;
   void (*quantize_tile_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                             std::uint16_t* tiles, float* half_sums);

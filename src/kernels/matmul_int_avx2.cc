@@ -2,9 +2,9 @@
 // sums of two byte products as 16 bits, madd widens them.
 //
 // INT8 takes |w| as the unsigned operand and gives its sign to the activation's bytes: high parts
-// are at most 64, and 128 * 64 * 2 fits 16 bits; low parts at most 16, and 4 lines of 128 * 16 * 2
-// fit and are widened together. INT4 codes are unsigned already, and 8 lines of 15 * 64 * 2 fit 16
-// bits.
+// are at most 127, and 128 * 127 * 2 fits 16 bits; low parts at most 16, and 4 lines of 128 * 16 *
+// 2 fit and are widened together. INT4 codes are unsigned already, and 8 lines of 15 * 127 * 2 fit
+// 16 bits.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -34,8 +34,10 @@ TARE_KERNEL_INLINE __m256i Broadcast(const std::int8_t* four_bytes) {
 
 // Exact dot products of 32 inputs and 8 features with kRows rows.
 template <Codes kCodes, int kRows>
-TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int8_t* high,
-                             const std::int8_t* low, const std::int32_t* sums, __m256i* dots) {
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int8_t* codes,
+                             const std::int32_t* sums, __m256i* dots) {
+  const std::int8_t* const high = codes;
+  const std::int8_t* const low = codes + kGroup;
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i dots_high[kRows], dots_low[kRows];
   for (int r = 0; r < kRows; ++r) dots_high[r] = dots_low[r] = _mm256_setzero_si256();
@@ -50,7 +52,7 @@ TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int
         const __m256i magnitude = _mm256_abs_epi8(w);
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
-          const int from = r * kInt8CellDepth + (i + j) * 4;
+          const int from = r * kLineBytes + (i + j) * 4;
           const __m256i x_high = _mm256_sign_epi8(Broadcast(high + from), w);
           const __m256i x_low = _mm256_sign_epi8(Broadcast(low + from), w);
           dots_high[r] = _mm256_add_epi32(
@@ -70,7 +72,7 @@ TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int
       w = _mm256_and_si256(half == 0 ? w : _mm256_srli_epi16(w, 4), low_bits);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const int from = r * kInt8CellDepth + i * 4;
+        const int from = r * kLineBytes + i * 4;
         dots_high[r] =
             _mm256_add_epi16(dots_high[r], _mm256_maddubs_epi16(w, Broadcast(high + from)));
         dots_low[r] = _mm256_add_epi16(dots_low[r], _mm256_maddubs_epi16(w, Broadcast(low + from)));
@@ -99,15 +101,14 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
   __m256 acc[kRows][2];
   for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
   for (std::int64_t c = 0; c < w.cells; ++c, cell += w.cell_bytes) {
-    const std::int64_t code = ((first_cell + c) * kBlockRows + slot) * kInt8CellDepth;
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const std::int64_t at = ((first_cell + c) * 2 + half) * kBlockRows + slot;
 #pragma GCC unroll 2
       for (int part = 0; part < 2; ++part) {  // features 0..7, then 8..15
         __m256i dots[kRows];
-        Dots<kCodes, kRows>(cell + part * kHalf * 4, half, x.high + code + half * kGroup,
-                            x.low + code + half * kGroup, x.sums + at, dots);
+        Dots<kCodes, kRows>(cell + part * kHalf * 4, half, x.codes + at * kLineBytes, x.sums + at,
+                            dots);
         const std::uint8_t* scale = cell + kCodeBytes + half * 32 + part * kHalf * 2;
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {

@@ -36,10 +36,9 @@ constexpr int kOffsetBits = kCodes == Codes::kInt8 ? 7
 template <Codes kCodes, int kHalf, int kRows>
 TARE_KERNEL_INLINE void AddHalf(const std::uint8_t* cell, const ActivationCells& x,
                                 std::int64_t cell_of_row, int slot, __m512* acc) {
-  const std::int64_t code = (cell_of_row * kBlockRows + slot) * kInt8CellDepth + kHalf * kGroup;
   const std::int64_t at = (cell_of_row * 2 + kHalf) * kBlockRows + slot;
-  const std::int8_t* high = x.high + code;
-  const std::int8_t* low = x.low + code;
+  const std::int8_t* high = x.codes + at * kLineBytes;
+  const std::int8_t* low = high + kGroup;
   __m512i dot_high[kRows], dot_low[kRows];
   for (int r = 0; r < kRows; ++r) {
     dot_high[r] = _mm512_setzero_si512();
@@ -53,7 +52,7 @@ TARE_KERNEL_INLINE void AddHalf(const std::uint8_t* cell, const ActivationCells&
     const __m512i line = Line<kCodes, kHalf>(cell, i);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const int from = r * kInt8CellDepth + i * 4;
+      const int from = r * kLineBytes + i * 4;
       dot_high[r] = _mm512_dpbusd_epi32(dot_high[r], line, BroadcastPair(high + from));
       dot_low[r] = _mm512_dpbusd_epi32(dot_low[r], line, BroadcastPair(low + from));
     }
@@ -121,15 +120,14 @@ void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot
                  const CodeRows& to) {
   for (std::int64_t group = 0; group < 2 * cells; ++group) {
     const GroupCodes codes = QuantizeGroup(x, cols, group);
-    const std::int64_t code = (group / 2 * kBlockRows + slot) * kInt8CellDepth + group % 2 * kGroup;
-    const auto store = [](std::int8_t* at, __m512i values) {
-      _mm_store_si128(reinterpret_cast<__m128i*>(at), _mm512_cvtepi32_epi8(values));
-    };
-    store(to.high + code, codes.high[0]);
-    store(to.high + code + 16, codes.high[1]);
-    store(to.low + code, codes.low[0]);
-    store(to.low + code + 16, codes.low[1]);
     const std::int64_t at = group * kBlockRows + slot;
+    const auto store = [line = to.codes + at * kLineBytes](int part, __m512i values) {
+      _mm_store_si128(reinterpret_cast<__m128i*>(line + part * 16), _mm512_cvtepi32_epi8(values));
+    };
+    store(0, codes.high[0]);
+    store(1, codes.high[1]);
+    store(2, codes.low[0]);
+    store(3, codes.low[1]);
     to.steps[at] = codes.step;
     to.sums[at] = -codes.sum;
     to.half_sums[at] = static_cast<float>(codes.sum) * codes.step;

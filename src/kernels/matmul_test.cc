@@ -216,6 +216,23 @@ TEST_P(PerIsa, TheLargestCodesAreMultipliedExactly) {
   }
 }
 
+// Many rows meet INT8 and INT4 in different forms on AMX; an input keeps both.
+TEST_P(PerIsa, OneInputMeetsWeightsOfEveryType) {
+  constexpr std::int64_t kRows = 37, kCols = 160;
+  const auto x = RandomFloats(static_cast<std::size_t>(kRows * kCols), 21);
+  Activations shared;
+  shared.Set(x.data(), kRows, kCols);
+  for (StoredType stored : {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kBf16,
+                            StoredType::kQ4_1, StoredType::kQ8_0}) {
+    const StoredMatrix matrix = RandomStored(stored, 40, kCols, 22);
+    auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, pool_);
+    ASSERT_TRUE(w);
+    std::vector<float> y(static_cast<std::size_t>(kRows * 40));
+    MatMul(*w, shared, y.data(), 0, pool_);
+    ASSERT_EQ(y, Multiply(*w, x, kRows, pool_)) << ToString(stored);
+  }
+}
+
 TEST_P(PerIsa, WhatIsNotANumberStaysVisibleInItsRowAlone) {
   constexpr std::int64_t kRows = 20, kCols = 96;
   for (WeightType type : {WeightType::kInt8, WeightType::kInt4}) {

@@ -21,13 +21,15 @@
 // scales and minima.
 //
 // Activations X[m, k] are cut into blocks of 16 rows; within a block the same cells follow each
-// other, 64 bytes per row (32 BF16 or 64 INT8 values): 16 rows of a cell are an AMX tile.
+// other, 64 bytes per row (32 BF16 values, or 32 codes of two bytes): 16 rows are an AMX tile.
 // Activations of integer products are integers of 12 bits: each row and half of a cell (32 values)
 // has a step, the power of two for which its largest magnitude lies in [1024, 2048), and value =
 // step * code with -2048 <= code <= 2048. A code is kept as two signed bytes,
-// code = 32 * high + low with -64 <= high <= 64 and -16 <= low <= 15, which byte dot products take
-// as they are; where many rows meet AMX both parts are kept as BF16 numbers with the step already
-// applied. The sum of a half's codes takes minima and offsets out of the inner loops.
+// code = 16 * high + low with -127 <= high <= 127 and -16 <= low <= 16, which byte dot products
+// take as they are; where many rows meet INT8 on AMX both parts are kept as BF16 numbers with the
+// step already applied. A half's line is its 32 high bytes, then its 32 low ones: against 16 times
+// a 4-bit weight code and the code itself that is a single byte product. The sum of a half's codes
+// takes minima and offsets out of the inner loops.
 //
 // 12 bits with a step for 32 values err less than BF16's 8 significant bits do (the error of a
 // value is at most 2^-11 of the half's largest), and a dot product of 32 of them with codes of 8
@@ -59,7 +61,8 @@ inline constexpr int kInt8Codes = 16 * kLineBytes;
 inline constexpr int kInt4Codes = 8 * kLineBytes;
 
 inline constexpr int kCodeBits = 11;  // an activation's code is at most 2^11 in magnitude
-inline constexpr int kLowBits = 5;    // of them in its low byte
+inline constexpr int kLowBits = 4;    // of them in its low byte
+inline constexpr int kHighLimit = 127;
 
 // What a kernel needs to know of a packed matrix.
 struct WeightCells {
@@ -80,13 +83,13 @@ struct ActivationCells {
   const float* f32 = nullptr;           // [rows, cols] as given
   std::int64_t cells = 0;               // of a block, in the form below that is set
   const std::uint16_t* bf16 = nullptr;  // [rows / 16][cells][16][32]
-  const std::int8_t* high = nullptr;    // [rows / 16][cells][16][64]
-  const std::int8_t* low = nullptr;     // [rows / 16][cells][16][64]
+  const std::int8_t* codes = nullptr;   // [rows / 16][cells][2][16][high, low][32]
   const float* steps = nullptr;         // [rows / 16][cells][2][16]
   const std::int32_t* sums = nullptr;   // [rows / 16][cells][2][16] minus the sum of a half's codes
   const float* half_sums = nullptr;     // [rows / 16][cells][2][16] sum of codes * step
-  // For many rows on AMX, instead of high, low, steps and sums: step * 32 * high and step * low as
-  // BF16 in the order its tiles want (matmul_int_amx.cc), [rows / 16][cells][2][high, low][16][32].
+  // For many rows of INT8 on AMX, instead of codes, steps and sums: step * 16 * high and step * low
+  // as BF16 in the order its tiles want (matmul_int8_amx.cc),
+  // [rows / 16][cells][2][high, low][16][32].
   const std::uint16_t* tiles = nullptr;
 };
 

@@ -36,6 +36,22 @@ class LoadTest : public testing::Test {
   ThreadPool pool_{2};
 };
 
+// One token decodes with one job for each matrix of a layer (q, k and v; output; gate and up;
+// down), one for attention, and one for the logits: waking threads costs as much as a small
+// product.
+TEST_F(LoadTest, DecodingForksAtMostFiveTimesALayer) {
+  const std::string bytes = TinyGguf(models_.at("llama"));
+  const auto model = Load(bytes);
+  ASSERT_TRUE(model) << model.error().message;
+  const std::uint64_t before = pool_.jobs();
+  const TokenId tokens[] = {TokenId{1}, TokenId{2}, TokenId{3}, TokenId{4}};
+  RunTokens(**model, tokens, 1);
+  const std::uint64_t jobs = pool_.jobs() - before;
+  const auto layers = static_cast<std::uint64_t>((*model)->config().layers);
+  EXPECT_GT(jobs, 4 * layers);  // the products are large enough to be shared out
+  EXPECT_LE(jobs, 4 * (5 * layers + 1));
+}
+
 TEST_F(LoadTest, LogitsMatchTransformers) {
   ASSERT_FALSE(models_.empty());
   for (const auto& [name, tiny] : models_) {

@@ -15,7 +15,7 @@
 #include "base/units.h"
 #include "econ/measured_points.h"
 #include "load/report_text.h"
-#include "sim/published.h"
+#include "sim/published_report.h"
 #include "sim/simulate.h"
 #include "store/run_store.h"
 
@@ -142,20 +142,6 @@ Result<int> Validate(const ValidateWords& words) {
   return validation.ok() ? kSuccess : kAnswerIsNo;
 }
 
-nlohmann::json ToJson(const econ::PredictionError& e) {
-  return {{"output_token", {{"median", e.output_token_median}, {"mean", e.output_token_mean}}},
-          {"first_token", {{"median", e.first_token_median}, {"mean", e.first_token_mean}}},
-          {"points", {{"output_token", e.output_tokens}, {"first_token", e.first_tokens}}}};
-}
-
-void PrintError(const char* name, const econ::PredictionError& e) {
-  std::printf(
-      "  %-28s output token: median %5.1f %%, mean %5.1f %% (%d)   first token: median "
-      "%5.1f %%, mean %5.1f %% (%d)\n",
-      name, 100 * e.output_token_median, 100 * e.output_token_mean, e.output_tokens,
-      100 * e.first_token_median, 100 * e.first_token_mean, e.first_tokens);
-}
-
 Result<int> Published(const PublishedWords& words) {
   TARE_TRY(const econ::Catalog catalog, econ::Catalog::BuiltIn());
   const std::filesystem::path data = words.data;
@@ -166,68 +152,15 @@ Result<int> Published(const PublishedWords& words) {
                 "the data)",
                 data.string());
   }
-  sim::ServingEfficiency efficiency = sim::FittedEfficiency();
-  if (words.fit) efficiency = sim::FitPublished(points, efficiency, 2);
-  const sim::PublishedError error = sim::ErrorOfPublished(
-      points, efficiency, [](const std::string& device) { Tell("leaving out " + device); });
-  TARE_TRY(const sim::ReplayError replay,
-           sim::ReplayRequests(data / "vllm_requests/RTX4090/Llama-3.1-8B", catalog, efficiency));
-  nlohmann::json document = {
-      {"efficiency",
-       {{"bandwidth", efficiency.step.bandwidth},
-        {"compute", efficiency.step.compute},
-        {"seconds_per_layer", efficiency.step.seconds_per_layer},
-        {"seconds_per_sparse_layer", efficiency.step_overheads.seconds_per_sparse_layer},
-        {"seconds_per_collective", efficiency.step.seconds_per_collective},
-        {"seconds_per_sequence", efficiency.step_overheads.seconds_per_sequence},
-        {"request_seconds", efficiency.overheads.request_seconds}}},
-      {"fitted", ToJson(error.fitted)},
-      {"device_left_out", ToJson(error.left_out)},
-      {"never_fitted", ToJson(error.other)},
-      {"points", nlohmann::json::array()},
-      {"replay", nlohmann::json::array()}};
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    document["points"].push_back(
-        {{"device", points[i].group},
-         {"model", points[i].deployment.model.name},
-         {"concurrency", points[i].load.concurrency},
-         {"output_token_s", points[i].seconds_per_output_token},
-         {"predicted_output_token_s", error.predictions[i].seconds_per_output_token},
-         {"first_token_s", points[i].seconds_to_first_token.value_or(0)},
-         {"predicted_first_token_s", error.predictions[i].seconds_to_first_token}});
-  }
-  for (const auto& metric : replay.metrics) {
-    document["replay"].push_back({{"metric", metric.name},
-                                  {"measured", metric.measured},
-                                  {"simulated", metric.simulated},
-                                  {"error", metric.error()}});
-  }
-  if (words.json) {
-    std::printf("%s\n", document.dump(2).c_str());
-    return kSuccess;
-  }
-  std::printf("efficiency %s\n", document["efficiency"].dump().c_str());
-  PrintError("fitted", error.fitted);
-  PrintError("device left out of the fit", error.left_out);
-  PrintError("servers of 2023, never fitted", error.other);
-  std::printf("\n  %-12s%-18s%6s%12s%12s%8s\n", "device", "model", "users", "measured", "predicted",
-              "error");
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const auto line = [&](const char* what, double measured, double predicted) {
-      std::printf("  %-12s%-18s%6.0f%9.2f ms%9.2f ms%+7.0f%%  %s\n", points[i].group.c_str(),
-                  points[i].deployment.model.name.c_str(), points[i].load.concurrency,
-                  1e3 * measured, 1e3 * predicted, 100 * (predicted / measured - 1), what);
-    };
-    line("TPOT", points[i].seconds_per_output_token, error.predictions[i].seconds_per_output_token);
-    if (points[i].seconds_to_first_token) {
-      line("TTFT", *points[i].seconds_to_first_token, error.predictions[i].seconds_to_first_token);
-    }
-  }
-  std::printf("\n  replay of 300 requests, vLLM, Llama-3.1-8B on an RTX 4090\n");
-  for (const auto& metric : replay.metrics) {
-    std::printf("  %-18s%12.4g%12.4g%+8.1f%%\n", metric.name.c_str(), metric.measured,
-                metric.simulated, 100 * metric.error());
-  }
+  sim::PublishedReport report{points, sim::FittedEfficiency(), {}, {}};
+  if (words.fit) report.efficiency = sim::FitPublished(points, report.efficiency, 2);
+  report.error = sim::ErrorOfPublished(points, report.efficiency, [](const std::string& device) {
+    Tell("fitting without " + device);
+  });
+  TARE_TRY(report.replay, sim::ReplayRequests(data / "vllm_requests/RTX4090/Llama-3.1-8B", catalog,
+                                              report.efficiency));
+  std::fputs((words.json ? sim::ToJson(report).dump(2) + "\n" : sim::Table(report)).c_str(),
+             stdout);
   return kSuccess;
 }
 

@@ -51,12 +51,6 @@ constexpr Parameter kParameters[] = {
      0.15, 0.02},
 };
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 double Mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
@@ -87,22 +81,40 @@ double Loss(std::span<const econ::MeasuredPoint> points, const ServingEfficiency
   return sum / weights;
 }
 
-struct Errors {
-  std::vector<double> output, first;
+class Errors {
+ public:
+  void Add(double error, const econ::MeasuredPoint& point) {
+    sizes_.push_back(std::abs(error));
+    if (sizes_.size() > 1 && std::abs(error) <= std::abs(figures_.worst)) return;
+    figures_.worst = error;
+    figures_.worst_what =
+        fmt::format("{}, {:.0f} at once", point.deployment.model.name, point.load.concurrency);
+  }
+  ErrorFigures Figures() {
+    if (sizes_.empty()) return figures_;
+    std::sort(sizes_.begin(), sizes_.end());
+    const std::size_t half = sizes_.size() / 2;
+    figures_.points = static_cast<int>(sizes_.size());
+    figures_.median =
+        sizes_.size() % 2 == 1 ? sizes_[half] : 0.5 * (sizes_[half - 1] + sizes_[half]);
+    figures_.mean = Mean(sizes_);
+    return figures_;
+  }
+
+ private:
+  ErrorFigures figures_;
+  std::vector<double> sizes_;
+};
+
+struct ErrorsOfBoth {
+  Errors output_token, first_token;
   void Add(const econ::MeasuredPoint& point, const PublishedPrediction& p) {
-    output.push_back(std::abs(p.seconds_per_output_token / point.seconds_per_output_token - 1));
+    output_token.Add(p.seconds_per_output_token / point.seconds_per_output_token - 1, point);
     if (point.seconds_to_first_token) {
-      first.push_back(std::abs(p.seconds_to_first_token / *point.seconds_to_first_token - 1));
+      first_token.Add(p.seconds_to_first_token / *point.seconds_to_first_token - 1, point);
     }
   }
-  econ::PredictionError Summary() const {
-    return {Mean(output),
-            Median(output),
-            Mean(first),
-            Median(first),
-            static_cast<int>(output.size()),
-            static_cast<int>(first.size())};
-  }
+  ErrorPair Figures() { return {output_token.Figures(), first_token.Figures()}; }
 };
 
 GroupSpec GroupOf(const econ::Deployment& deployment, const ServingEfficiency& efficiency,
@@ -123,9 +135,7 @@ GroupSpec GroupOf(const econ::Deployment& deployment, const ServingEfficiency& e
 
 }  // namespace
 
-bool InFit(const econ::MeasuredPoint& point) {
-  return point.load.prefill_elsewhere || point.seconds_to_first_token.has_value();
-}
+bool InFit(const econ::MeasuredPoint& point) { return point.source != "pilot"; }
 
 PublishedPrediction PredictPublished(const econ::MeasuredPoint& point,
                                      const ServingEfficiency& efficiency) {
@@ -143,7 +153,7 @@ PublishedPrediction PredictPublished(const econ::MeasuredPoint& point,
   TrafficClass kind;
   kind.input_tokens = static_cast<int>(load.prompt_tokens);
   kind.output_tokens = static_cast<int>(std::lround(load.output_tokens));
-  kind.length_cv = point.seconds_to_first_token ? kLengthCv : kProductionLengthCv;
+  kind.length_cv = InFit(point) ? kLengthCv : kProductionLengthCv;
   spec.traffic.classes = {kind};
   // As many as benchmarks send; the first wave, which comes at once, is part of their means.
   spec.requests = static_cast<std::uint64_t>(std::max(users * 5, 20));
@@ -154,10 +164,8 @@ PublishedPrediction PredictPublished(const econ::MeasuredPoint& point,
   const auto outcome = RunCluster(spec, nullptr);
   if (!outcome) return {};
   const store::RunSummary s = load::Summarize(outcome->recorder, outcome->window, {});
-  // Without a first token the data are medians of the gaps between tokens.
-  if (!point.seconds_to_first_token) {
-    return {outcome->recorder.gaps().Quantile(0.5) * 1e-9, 0};
-  }
+  // Those data are medians: of the gaps between tokens, and of the first tokens.
+  if (!InFit(point)) return {outcome->recorder.gaps().Quantile(0.5) * 1e-9, s.ttft.sent.p50};
   return {s.tpot.sent.mean, s.ttft.sent.mean};
 }
 
@@ -193,30 +201,40 @@ PublishedError ErrorOfPublished(std::span<const econ::MeasuredPoint> points,
                                 const ServingEfficiency& efficiency,
                                 const std::function<void(const std::string&)>& progress) {
   PublishedError error;
-  Errors fitted, left_out, other;
-  std::set<std::string> devices;
+  ErrorsOfBoth fitted, left_out, other;
+  std::set<std::pair<std::string, bool>> devices;  // name, whether it is fitted
   for (const econ::MeasuredPoint& point : points) {
     error.predictions.push_back(PredictPublished(point, efficiency));
-    if (InFit(point)) devices.insert(point.group);
+    devices.emplace(point.group, InFit(point));
     (InFit(point) ? fitted : other).Add(point, error.predictions.back());
   }
-  for (const std::string& device : devices) {
-    if (progress) progress(device);
-    std::vector<econ::MeasuredPoint> others;
-    for (const econ::MeasuredPoint& point : points) {
-      if (point.group != device) others.push_back(point);
+  error.without_device = error.predictions;
+  for (const auto& [device, in_fit] : devices) {
+    ServingEfficiency without = efficiency;
+    if (in_fit) {
+      if (progress) progress(device);
+      std::vector<econ::MeasuredPoint> others;
+      for (const econ::MeasuredPoint& point : points) {
+        if (point.group != device) others.push_back(point);
+      }
+      if (std::none_of(others.begin(), others.end(), InFit)) continue;
+      // From where the fit to all begins to differ: the neighbourhood of its optimum.
+      without = FitPublished(others, efficiency, 1);
     }
-    if (others.empty()) continue;
-    // From where the fit to all begins to differ: the neighbourhood of its optimum.
-    const ServingEfficiency without = FitPublished(others, efficiency, 1);
-    for (const econ::MeasuredPoint& point : points) {
-      if (point.group == device && InFit(point))
-        left_out.Add(point, PredictPublished(point, without));
+    ErrorsOfBoth own;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (points[i].group != device || InFit(points[i]) != in_fit) continue;
+      if (in_fit) {
+        error.without_device[i] = PredictPublished(points[i], without);
+        left_out.Add(points[i], error.without_device[i]);
+      }
+      own.Add(points[i], error.without_device[i]);
     }
+    error.devices.push_back({device, in_fit, own.Figures()});
   }
-  error.fitted = fitted.Summary();
-  error.left_out = left_out.Summary();
-  error.other = other.Summary();
+  error.fitted = fitted.Figures();
+  error.left_out = left_out.Figures();
+  error.other = other.Figures();
   return error;
 }
 

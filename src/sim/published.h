@@ -38,12 +38,31 @@ bool InFit(const econ::MeasuredPoint& point);
 ServingEfficiency FitPublished(std::span<const econ::MeasuredPoint> points,
                                const ServingEfficiency& start, double scale);
 
-struct PublishedError {
-  econ::PredictionError fitted;                  // of the efficiency given
-  econ::PredictionError left_out;                // each device predicted by a fit to the others
-  econ::PredictionError other;                   // points that are never fitted
-  std::vector<PublishedPrediction> predictions;  // beside the points
+// Of |predicted ÷ measured − 1| over points.
+struct ErrorFigures {
+  int points = 0;
+  double median = 0, mean = 0;
+  double worst = 0;        // signed: −0.5 is half of what was measured
+  std::string worst_what;  // "qwen3-32b, 424 at once"
 };
+struct ErrorPair {
+  ErrorFigures output_token, first_token;
+};
+
+struct PublishedError {
+  ErrorPair fitted;    // of the efficiency given, where it was fitted
+  ErrorPair left_out;  // the same points, each device predicted by a fit to the others
+  ErrorPair other;     // points that are never fitted
+  struct OfDevice {
+    std::string device;
+    bool fitted = false;  // else its points are never fitted
+    ErrorPair error;      // without it in the fit
+  };
+  std::vector<OfDevice> devices;  // by name
+  // Beside the points: with the efficiency given, and by a fit that does not know the device.
+  std::vector<PublishedPrediction> predictions, without_device;
+};
+// Fits once for every device that is fitted: a minute or two of processor time.
 PublishedError ErrorOfPublished(std::span<const econ::MeasuredPoint> points,
                                 const ServingEfficiency& efficiency,
                                 const std::function<void(const std::string&)>& progress);

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "advise/candidate_command.h"
+#include "advise/claimed.h"
 #include "advise/report_html.h"
 #include "advise/report_json.h"
 #include "advise/report_markdown.h"
@@ -30,13 +31,18 @@ double Median(std::vector<double> values) {
   return PercentileOf(values, 0.5);
 }
 
+// Measured or simulated in turns; the others' figures are there from the start.
+bool TakesTurns(const Candidate& candidate) {
+  return candidate.kind != Candidate::Kind::kStored && candidate.kind != Candidate::Kind::kClaimed;
+}
+
 class Session {
  public:
   Session(const Plan& plan, Bench& bench, const AdviseOptions& options)
       : plan_(plan), bench_(bench), options_(options), measured_(plan.candidates.size()) {
     for (Measured& one : measured_) one.by_level.resize(plan.load.levels.size());
     for (const Candidate& candidate : plan.candidates) {
-      if (candidate.kind == Candidate::Kind::kStored) continue;
+      if (!TakesTurns(candidate)) continue;
       steps_ += plan.load.rounds * static_cast<int>(plan.load.levels.size());
     }
   }
@@ -46,7 +52,7 @@ class Session {
     for (int round = 0; round < plan_.load.rounds; ++round) {
       for (std::size_t k = 0; k < count; ++k) {
         const std::size_t i = (k + static_cast<std::size_t>(round)) % count;
-        if (plan_.candidates[i].kind == Candidate::Kind::kStored) continue;
+        if (!TakesTurns(plan_.candidates[i])) continue;
         TARE_RETURN_IF_ERROR(OneRound(i, round));
       }
     }
@@ -136,6 +142,22 @@ void FillStored(const Plan& plan, std::vector<store::RunRecord> records, Candida
   for (const auto& [level, runs] : by_level) result.levels.push_back(Combine(level, runs, plan));
 }
 
+Status FillClaimed(const Plan& plan, CandidateResult& result) {
+  TARE_TRY(const econ::Catalog catalog, econ::Catalog::BuiltIn());
+  auto judged = JudgeFigures(result.candidate, plan.load, catalog);
+  if (!judged) {
+    return Context(std::move(judged).error(), "{}:{}: candidate '{}'", plan.source,
+                   result.candidate.line, result.candidate.name);
+  }
+  result.impossible = WhyImpossible(*judged);
+  result.claims.insert(result.claims.begin(), judged->begin(), judged->end());
+  if (result.impossible.empty()) {
+    result.levels.push_back(Combine(LevelOfFigures(result.candidate.claimed, plan.load),
+                                    {RecordOfFigures(result.candidate, plan.load)}, plan));
+  }
+  return {};
+}
+
 Result<std::vector<econ::JudgedClaim>> JudgeClaims(const std::filesystem::path& path) {
   TARE_TRY(const econ::Catalog catalog, econ::Catalog::BuiltIn());
   TARE_TRY(const config::Document document, config::Document::Load(path));
@@ -174,20 +196,25 @@ Result<Report> Advise(const Plan& plan, const PriceList& prices, Bench& bench,
       TARE_TRY(std::vector<store::RunRecord> records, bench.Stored(candidate));
       FillStored(plan, std::move(records), result);
     }
+    if (candidate.kind == Candidate::Kind::kClaimed) {
+      TARE_RETURN_IF_ERROR(FillClaimed(plan, result));
+    }
     report.candidates.push_back(std::move(result));
   }
 
   Session session(plan, bench, options);
   TARE_RETURN_IF_ERROR(session.Run());
   for (std::size_t i = 0; i < plan.candidates.size(); ++i) {
-    if (plan.candidates[i].kind == Candidate::Kind::kStored) continue;
+    if (!TakesTurns(plan.candidates[i])) continue;
     FillResult(plan, session.measured()[i], report.candidates[i]);
   }
   const bool any = std::any_of(report.candidates.begin(), report.candidates.end(),
                                [](const CandidateResult& one) { return !one.levels.empty(); });
   if (!any) {
     return Fail(ErrorKind::kUnavailable, "no candidate could be measured; '{}': {}",
-                report.candidates[0].candidate.name, report.candidates[0].error);
+                report.candidates[0].candidate.name,
+                report.candidates[0].impossible.empty() ? report.candidates[0].error
+                                                        : report.candidates[0].impossible);
   }
   Judge(report);
   report.took_s = ToSeconds(clock.Now() - started);

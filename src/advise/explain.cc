@@ -64,11 +64,11 @@ std::string Saving(const Report& report, const Words& words) {
                     {"high", FormatShare(ranking.difference_high)}});
 }
 
-// Of the first two, those whose figures are simulated.
-std::string SimulatedNames(const Report& report) {
+// Of the first two, those whose figures were not measured.
+std::string UnmeasuredNames(const Report& report) {
   std::string names;
   for (const auto& index : {report.ranking.first, report.ranking.second}) {
-    if (!index || report.candidates[*index].tag() != "simulated") continue;
+    if (!index || report.candidates[*index].tag() == "measured") continue;
     names += (names.empty() ? "" : ", ") + report.candidates[*index].candidate.name;
   }
   return names;
@@ -239,6 +239,7 @@ std::string Headline(const Report& report, const Words& words) {
 
 std::string WhyOut(const CandidateResult& result, const Report& report, const Words& words) {
   if (result.feasible()) return "";
+  if (!result.impossible.empty()) return words.Say("out.impossible", {{"why", result.impossible}});
   if (!result.error.empty()) return words.Say("out.error");
   if (!result.quality_kept) {
     return words.Say("out.quality", {{"value", FormatFigure(result.candidate.quality->value)},
@@ -273,9 +274,9 @@ std::vector<std::string> Why(const Report& report, const Words& words) {
         break;
       case Verdict::kTooClose:
         why.push_back(Saving(report, words));
-        if (const std::string simulated = SimulatedNames(report); !simulated.empty()) {
-          why.push_back(words.Say("why.measure_simulated",
-                                  {{"names", simulated},
+        if (const std::string names = UnmeasuredNames(report); !names.empty()) {
+          why.push_back(words.Say("why.measure_these",
+                                  {{"names", names},
                                    {"p", FormatShare(ranking.standings[*ranking.first].p_best)},
                                    {"confidence", FormatShare(report.plan.confidence)}}));
           break;

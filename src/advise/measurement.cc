@@ -73,7 +73,7 @@ std::vector<double> Blocks(const std::vector<double>& tokens_by_second) {
 
 void ReadPredictionError(const store::RunRecord& record, LevelResult& result) {
   const auto it = record.target.find(sim::kPredictionErrorKey);
-  if (record.tag != "simulated" || it == record.target.end() || !it->is_object()) return;
+  if (record.tag == "measured" || it == record.target.end() || !it->is_object()) return;
   const auto number = [&](const char* key) {
     const auto value = it->find(key);
     return value != it->end() && value->is_number() ? value->get<double>() : 0.0;
@@ -213,7 +213,7 @@ LevelResult Combine(double level, const std::vector<store::RunRecord>& records, 
       result.others_share = std::max(result.others_share.value_or(0), it->get<double>());
     }
     ReadPredictionError(record, result);
-    result.runs.push_back(record.id);
+    if (!record.id.empty()) result.runs.push_back(record.id);
     samples.push_back(SamplesOf(record, plan.load.open_loop));
     blocks.push_back(Blocks(samples.back().output_tokens));
     if (blocks.back().empty()) blocks.back() = {summary.output_tokens_per_s};
@@ -232,7 +232,8 @@ LevelResult Combine(double level, const std::vector<store::RunRecord>& records, 
   if (result.prediction_error > 0) {
     // More seeds do not make a model truer: its error stays, whatever the rounds say.
     RateEstimate& error = result.rate_error;
-    const double own = error.rounds > 0 ? std::min(error.relative_error, 1.0) : 0;
+    const bool seen = error.rounds > 0 && result.tag == "simulated";
+    const double own = seen ? std::min(error.relative_error, 1.0) : 0;
     error.relative_error = std::hypot(own, kDeviationOfMeanError * result.prediction_error);
     error.degrees_of_freedom = kErrorDegreesOfFreedom;
   }

@@ -42,7 +42,7 @@ struct LimitCheck {
 
 struct LevelResult {
   double level = 0;  // users, or requests a second
-  std::string tag;   // "measured" or "simulated"
+  std::string tag;   // "measured", "simulated" or "claimed"
   std::uint64_t total = 0, ok = 0, failed = 0;
   double error_share = 0;
   econ::ServingRates rates;  // of the candidate as it was measured, mean over rounds
@@ -56,6 +56,7 @@ struct LevelResult {
   double input_tokens_per_request = 0, output_tokens_per_request = 0;
   std::vector<LimitCheck> checks;
   // Simulated: how far off such figures have been found to be (sim::KnownError), mean share.
+  // Claimed: how far off they are taken to be.
   double prediction_error = 0, first_token_error = 0;
   std::string error_source;
   bool errors_kept = true;           // the share of failed requests is within the plan's

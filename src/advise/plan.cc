@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/units.h"
+#include "econ/published.h"
 #include "sim/plan.h"
 
 namespace tare::advise {
@@ -70,8 +71,8 @@ LoadPlan ReadLoad(const Value& load) {
   return plan;
 }
 
-ServiceLevels ReadServiceLevels(const Value& value) {
-  ServiceLevels levels;
+std::vector<LatencyLimit> ReadLatency(const Value& value) {
+  std::vector<LatencyLimit> latency;
   for (const Metric metric : kMetrics) {
     const Value limits = value[ToString(metric)];
     if (!limits.present()) continue;
@@ -79,10 +80,16 @@ ServiceLevels ReadServiceLevels(const Value& value) {
       const Value limit = limits[ToString(percentile)];
       if (!limit.present()) continue;
       const double seconds = ToSeconds(limit.Duration());
-      if (seconds <= 0) limit.AddError("a limit must be above 0");
-      levels.latency.push_back({metric, percentile, seconds});
+      if (seconds <= 0) limit.AddError("a time must be above 0");
+      latency.push_back({metric, percentile, seconds});
     }
   }
+  return latency;
+}
+
+ServiceLevels ReadServiceLevels(const Value& value) {
+  ServiceLevels levels;
+  levels.latency = ReadLatency(value);
   levels.max_error_share = value["error_rate"].FractionOr(levels.max_error_share);
   if (value["quality"].present()) levels.min_quality = value["quality"].Number();
   return levels;
@@ -97,6 +104,28 @@ Quality ReadQuality(const Value& value) {
   return quality;
 }
 
+ClaimedFigures ReadClaimed(const Value& value) {
+  ClaimedFigures claimed;
+  claimed.model = value["model"].String();
+  claimed.device = value["device"].String();
+  claimed.devices = static_cast<int>(value["devices"].IntOr(1, 1, 100'000));
+  claimed.precision = value["precision"].String();
+  if (value["users"].present()) claimed.users = value["users"].Number(1, 1e9);
+  if (const Value memory = value["memory"]; memory.present()) {
+    const auto bytes = econ::ParsePublished(memory.String());
+    if (bytes && bytes->number > 0 && bytes->dimension == econ::ParsePublished("1 GB")->dimension) {
+      claimed.memory_bytes = bytes->base();
+    } else {
+      memory.AddError("expected a size such as 80 GB");
+    }
+  }
+  claimed.output_tokens_per_s = value["output_tokens_per_s"].Number(1e-6, 1e12);
+  claimed.latency = ReadLatency(value);
+  claimed.error = value["error"].FractionOr(claimed.error);
+  claimed.source = value["source"].String();
+  return claimed;
+}
+
 Candidate ReadCandidate(const Value& value, const std::string& plan_model,
                         const std::filesystem::path& folder, const PlanOverrides& overrides) {
   Candidate candidate;
@@ -106,10 +135,16 @@ Candidate ReadCandidate(const Value& value, const std::string& plan_model,
   const Value url = value["url"];
   const Value runs = value["runs"];
   const Value simulate = value["simulate"];
-  if (url.present() + runs.present() + simulate.present() > 1) {
+  const Value claimed = value["claimed"];
+  if (runs.present() + simulate.present() + claimed.present() > 1) {
     value.AddError(
-        "a candidate is one of a running server (url), stored runs (runs) and a simulation "
-        "(simulate)");
+        "a candidate's figures come from one of stored runs (runs), a simulation (simulate) and "
+        "a vendor (claimed)");
+  }
+  if (url.present()) {
+    candidate.url = url.String();
+    candidate.served_model = value["model"].StringOr("");
+    candidate.api_key_env = value["api_key_env"].StringOr("");
   }
   if (runs.present()) {
     candidate.kind = Candidate::Kind::kStored;
@@ -120,11 +155,11 @@ Candidate ReadCandidate(const Value& value, const std::string& plan_model,
     candidate.replica = sim::ReadReplicaPlan(simulate, folder);
     candidate.replica.name = candidate.name;
     candidate.machines = candidate.replica.replicas;
+  } else if (claimed.present()) {
+    candidate.kind = Candidate::Kind::kClaimed;
+    candidate.claimed = ReadClaimed(claimed);
   } else if (url.present()) {
     candidate.kind = Candidate::Kind::kRemote;
-    candidate.url = url.String();
-    candidate.served_model = value["model"].StringOr("");
-    candidate.api_key_env = value["api_key_env"].StringOr("");
   } else {
     candidate.kind = Candidate::Kind::kLocal;
     candidate.model = value["model"].StringOr(plan_model);
@@ -265,6 +300,8 @@ Result<Plan> ParsePlan(std::string_view text, std::string source, const PlanOver
   }
   plan.min_difference = root["min_difference"].FractionOr(plan.min_difference);
 
+  plan.mix = root["routing"].ChoiceOr<bool>(false, {{"best", false}, {"mix", true}});
+
   const std::string plan_model = root["model"].StringOr("");
   const std::string default_model = overrides.model ? overrides.model->string() : plan_model;
   const std::filesystem::path folder = std::filesystem::path(plan.source).parent_path();
@@ -278,7 +315,7 @@ Result<Plan> ParsePlan(std::string_view text, std::string source, const PlanOver
   }
   for (const Candidate& candidate : plan.candidates) {
     if (plan.load.length_cv > 0 && candidate.kind != Candidate::Kind::kSimulated &&
-        candidate.kind != Candidate::Kind::kStored) {
+        candidate.kind != Candidate::Kind::kStored && candidate.kind != Candidate::Kind::kClaimed) {
       root["load"]["length_cv"].AddError(
           "lengths that vary can only be simulated, and '{}' is measured: leave it out, or give "
           "a dataset",

@@ -52,12 +52,27 @@ struct Quality {
   std::string source;
 };
 
+// What a vendor says a deployment does: the figures, and enough about what runs where to hold them
+// against the machine's limits.
+struct ClaimedFigures {
+  std::string model, device;  // names of the catalogue
+  int devices = 1;
+  std::string precision;
+  double users = 0;         // requests under way at a time; 0: not published
+  double memory_bytes = 0;  // of all devices; 0: not published
+  double output_tokens_per_s = 0;
+  std::vector<LatencyLimit> latency;  // "the 90th percentile is 800 ms"
+  double error = 0.5;                 // mean share the figures are taken to be off by: assumed
+  std::string source;
+};
+
 struct Candidate {
   enum class Kind {
     kLocal,      // `tare serve` on this machine, started and stopped by us
     kRemote,     // an OpenAI-compatible server at `url`
     kStored,     // measured before: run records in the store
     kSimulated,  // `tare sim` of a model and device of the catalogue, or of a calibration
+    kClaimed,    // a vendor's figures; impossible ones put it out
   };
   std::string name;
   Kind kind = Kind::kLocal;
@@ -66,13 +81,15 @@ struct Candidate {
   std::string dtype = "auto";
   int threads = 0;                 // 0: the server's own choice
   std::vector<std::string> flags;  // handed to `tare serve` as they are
-  // kRemote
+  // kRemote; of kStored, kSimulated and kClaimed: where it will be served, for the routing plan
   std::string url, served_model;
   std::string api_key_env;  // name of the environment variable that holds the key
   // kStored
   std::vector<std::string> runs;
   // kSimulated; its replicas are the candidate's machines
   sim::ReplicaPlan replica;
+  // kClaimed
+  ClaimedFigures claimed;
   // Published claims about it, judged before anything is run: a claims file (docs/CLAIMS.md).
   std::filesystem::path claims;
   // money
@@ -120,6 +137,9 @@ struct Plan {
   // The answer abstains unless the first is best with this probability, and by this margin.
   double confidence = 0.95;
   double min_difference = 0.02;
+  // The routing plan uses every candidate that keeps the service levels, by weight, and the others
+  // for batch work; else the best for each tier.
+  bool mix = false;
 };
 
 // Command-line values that replace the plan's.

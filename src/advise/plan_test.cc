@@ -81,8 +81,9 @@ TEST(Plan, MistakesAreNamedWhereTheyAre) {
   EXPECT_THAT(PlanError("name: x\ncandidates: [{name: a}, {name: a}]\n"),
               HasSubstr("two candidates are named 'a'"));
   EXPECT_THAT(PlanError("name: x\ncandidates: [{name: a}]\n", {}), HasSubstr("no model to serve"));
-  EXPECT_THAT(PlanError("name: x\ncandidates: [{name: a, url: u, runs: [r]}]\n"),
-              HasSubstr("is one of"));
+  EXPECT_THAT(PlanError("name: x\ncandidates: [{name: a, simulate: {model: llama-7b, device: a10}, "
+                        "runs: [r]}]\n"),
+              HasSubstr("come from one of"));
   EXPECT_THAT(PlanError("name: x\nload: {users: 0}\ncandidates: [{name: a}]\n"),
               HasSubstr("load.users: expected 1 to 100000, got 0"));
   EXPECT_THAT(PlanError("name: x\nload: {users: 1, rate: 2/s}\ncandidates: [{name: a}]\n"),

@@ -94,18 +94,22 @@ Result<Price> PriceOf(const Candidate& candidate, const Plan& plan, const PriceL
                                list.per_vcpu.usd_per_hour, list.per_vcpu.source);
     return price;
   }
-  if (candidate.kind == Candidate::Kind::kSimulated && candidate.replica.calibration.empty()) {
+  const bool claimed = candidate.kind == Candidate::Kind::kClaimed;
+  if (claimed ||
+      (candidate.kind == Candidate::Kind::kSimulated && candidate.replica.calibration.empty())) {
+    const int devices = claimed ? candidate.claimed.devices : candidate.replica.devices;
     TARE_TRY(const econ::Catalog catalog, econ::Catalog::BuiltIn());
-    TARE_TRY(const econ::DeviceFacts device, catalog.FindDevice(candidate.replica.device));
+    TARE_TRY(const econ::DeviceFacts device,
+             catalog.FindDevice(claimed ? candidate.claimed.device : candidate.replica.device));
     if (device.price_usd_per_hour > 0) {
       Price price;
-      price.usd_per_hour = device.price_usd_per_hour * candidate.replica.devices;
-      price.label = fmt::format("{} × {}", candidate.replica.devices, device.name);
+      price.usd_per_hour = device.price_usd_per_hour * devices;
+      price.label = fmt::format("{} × {}", devices, device.name);
       price.tag = "claimed";
       for (const econ::Provenance& from : device.provenance) {
         if (from.figure != "price") continue;
-        price.source = fmt::format("{} × {} USD/h: {}", candidate.replica.devices,
-                                   device.price_usd_per_hour, from.source);
+        price.source =
+            fmt::format("{} × {} USD/h: {}", devices, device.price_usd_per_hour, from.source);
         price.date = from.date;
       }
       return price;

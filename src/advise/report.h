@@ -24,6 +24,7 @@ struct CandidateResult {
   std::optional<double> ready_s;     // start of the process to ready, median over rounds
   std::string error;                 // why it could not be measured
   std::vector<econ::JudgedClaim> claims;  // published about it, judged before measuring
+  std::string impossible;  // why a claimed candidate's own figures cannot be; empty else
 
   // The level it is judged at: the one with the highest token rate of those that keep every service
   // level with the plan's confidence, else of those that keep them at all; nothing when none does.
@@ -36,7 +37,7 @@ struct CandidateResult {
 
   const LevelResult* Shown() const { return levels.empty() ? nullptr : &levels[shown]; }
   bool feasible() const { return operating.has_value() && quality_kept; }
-  // "measured" or "simulated"; empty without measurement.
+  // "measured", "simulated" or "claimed"; empty without figures.
   std::string tag() const { return levels.empty() ? "" : levels[shown].tag; }
 };
 

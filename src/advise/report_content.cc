@@ -5,6 +5,7 @@
 
 #include "advise/escape.h"
 #include "advise/explain.h"
+#include "advise/tiers.h"
 #include "base/text.h"
 #include "base/units.h"
 
@@ -185,8 +186,22 @@ class Comparison {
   }
 
   void Resources() {
+    if (std::any_of(report_.candidates.begin(), report_.candidates.end(),
+                    [](const CandidateResult& result) {
+                      return result.Shown() != nullptr && result.Shown()->prediction_error > 0;
+                    })) {
+      Row(words_.Say("row.known_error"),
+          [&](std::size_t, const CandidateResult&, const LevelResult& level) {
+            if (level.prediction_error <= 0) return Cell{"–", "", "", false, false};
+            return Cell{
+                FormatShare(level.prediction_error), level.tag == "claimed" ? kAssumed : kComputed,
+                words_.Say("known_error.first", {{"share", FormatShare(level.first_token_error)}}),
+                false, false};
+          });
+    }
     Row(words_.Say("row.errors"), [&](std::size_t, const CandidateResult&,
                                       const LevelResult& level) {
+      if (level.tag == "claimed") return Cell{"–", "", "", false, false};
       return Cell{FormatShare(level.error_share), level.tag,
                   words_.Say("of_requests", {{"n", fmt::format("{}", level.total)}}), false,
                   !level.errors_kept};
@@ -202,11 +217,16 @@ class Comparison {
                        : Cell{"–", "", "", false, false};
           });
     }
-    Row(words_.Say("row.memory"),
-        [&](std::size_t, const CandidateResult&, const LevelResult& level) {
-          return Cell{MemoryText(level.peak_memory_bytes), level.peak_memory_bytes ? level.tag : "",
-                      "", false, false};
-        });
+    if (std::any_of(report_.candidates.begin(), report_.candidates.end(),
+                    [](const CandidateResult& result) {
+                      return result.Shown() != nullptr && result.Shown()->peak_memory_bytes > 0;
+                    })) {
+      Row(words_.Say("row.memory"),
+          [&](std::size_t, const CandidateResult&, const LevelResult& level) {
+            return Cell{MemoryText(level.peak_memory_bytes),
+                        level.peak_memory_bytes ? level.tag : "", "", false, false};
+          });
+    }
     if (std::any_of(report_.candidates.begin(), report_.candidates.end(),
                     [](const CandidateResult& result) { return result.ready_s.has_value(); })) {
       Row(words_.Say("row.ready"), [&](std::size_t, const CandidateResult& result,
@@ -283,8 +303,11 @@ class EvidenceList {
   }
 
   void AddLevel(const CandidateResult& result, const LevelResult& level) {
+    const bool claimed = level.tag == "claimed";
     const std::string source =
-        words_.Say("source.runs", {{"runs", fmt::format("{}", fmt::join(level.runs, ", "))}});
+        claimed
+            ? result.candidate.claimed.source
+            : words_.Say("source.runs", {{"runs", fmt::format("{}", fmt::join(level.runs, ", "))}});
     const std::string at = LevelText(report_.plan.load, level.level, words_);
     const std::string prefix = fmt::format("{:g}.", level.level);
     const auto add = [&](const char* id, const std::string& what, double value, std::string text,
@@ -292,15 +315,24 @@ class EvidenceList {
       Add(result, prefix + id, what + " (" + at + ")", value, std::move(text), unit,
           tag != nullptr ? tag : level.tag, source);
     };
-    const auto ok = static_cast<double>(level.ok);
-    add("answers", words_.Say("evidence.answers"), ok, FormatFigure(ok), "requests");
-    add("errors", words_.Say("row.errors"), level.error_share, FormatShare(level.error_share), "");
+    if (!claimed) {
+      const auto ok = static_cast<double>(level.ok);
+      add("answers", words_.Say("evidence.answers"), ok, FormatFigure(ok), "requests");
+      add("errors", words_.Say("row.errors"), level.error_share, FormatShare(level.error_share),
+          "");
+    }
     add("requests_per_s", words_.Say("row.request_rate"), level.rates.requests_per_s,
         FormatFigure(level.rates.requests_per_s), "1/s");
     add("output_tokens_per_s", words_.Say("row.output_rate"), level.rates.output_tokens_per_s,
         FormatFigure(level.rates.output_tokens_per_s), "tokens/s");
     add("output_rate_error", words_.Say("evidence.rate_error"), level.rate_error.relative_error,
         FormatShare(level.rate_error.relative_error), "", kComputed);
+    if (level.prediction_error > 0) {
+      add("known_error", words_.Say("row.known_error"), level.prediction_error,
+          FormatShare(level.prediction_error), "", claimed ? kAssumed : kComputed);
+      add("known_error_first_token", words_.Say("row.known_error_first"), level.first_token_error,
+          FormatShare(level.first_token_error), "", claimed ? kAssumed : kComputed);
+    }
     for (const Metric metric : kMetrics) {
       const auto m = static_cast<std::size_t>(metric);
       for (const Percentile percentile : kPercentiles) {
@@ -417,6 +449,9 @@ std::vector<std::pair<std::string, std::string>> Inputs(const Report& report, co
       case Candidate::Kind::kSimulated:
         value = DescribeReplica(result.candidate.replica);
         break;
+      case Candidate::Kind::kClaimed:
+        value = result.candidate.claimed.source;
+        break;
     }
     inputs.emplace_back(words.Say("input.candidate", {{"name", result.candidate.name}}),
                         std::string(Trim(value)));
@@ -446,17 +481,18 @@ std::vector<std::string> Cautions(const Report& report, const Words& words) {
       }
     }
   }
-  double error = 0;
-  std::string source;
-  for (const CandidateResult& result : report.candidates) {
-    if (result.Shown() != nullptr && result.Shown()->prediction_error > error) {
-      error = result.Shown()->prediction_error;
-      source = result.Shown()->error_source;
+  for (const auto& [tag, key] :
+       {std::pair("simulated", "caution.simulated"), std::pair("claimed", "caution.claimed")}) {
+    const LevelResult* worst = nullptr;
+    for (const CandidateResult& result : report.candidates) {
+      const LevelResult* level = result.Shown();
+      if (level == nullptr || level->tag != tag || level->prediction_error <= 0) continue;
+      if (worst == nullptr || level->prediction_error > worst->prediction_error) worst = level;
     }
-  }
-  if (error > 0) {
-    cautions.push_back(
-        words.Say("caution.simulated", {{"share", FormatShare(error)}, {"source", source}}));
+    if (worst == nullptr) continue;
+    cautions.push_back(words.Say(key, {{"share", FormatShare(worst->prediction_error)},
+                                       {"first", FormatShare(worst->first_token_error)},
+                                       {"source", worst->error_source}}));
   }
   for (const CandidateResult& result : report.candidates) {
     for (const econ::JudgedClaim& judged : result.claims) {
@@ -489,11 +525,65 @@ std::vector<std::string> Cautions(const Report& report, const Words& words) {
   return cautions;
 }
 
+std::string Names(const Report& report, const std::vector<std::size_t>& candidates,
+                  const Words& words) {
+  std::vector<std::string> names;
+  for (const std::size_t i : candidates) names.push_back(report.candidates[i].candidate.name);
+  return fmt::format("{}", fmt::join(names, words.Say("list.separator")));
+}
+
+std::vector<std::string> RoutingSentences(const Report& report, const Words& words) {
+  const Tiers tiers = ChooseTiers(report);
+  if (!tiers.interactive) return {};
+  std::vector<std::string> sentences;
+  for (const auto& [name, tier] :
+       {std::pair("interactive", &*tiers.interactive), std::pair("batch", &*tiers.batch)}) {
+    std::string sentence = words.Say(fmt::format("routing.{}", name),
+                                     {{"names", Names(report, tier->candidates, words)}});
+    sentence += words.Say(tier->wait_s ? "routing.shed_wait" : "routing.shed",
+                          {{"rate", FormatFigure(tier->requests_per_s)},
+                           {"wait", FormatSeconds(tier->wait_s.value_or(0))}});
+    if (!tier->fallbacks.empty()) {
+      sentence +=
+          words.Say("routing.fallbacks", {{"names", Names(report, tier->fallbacks, words)}});
+    }
+    sentences.push_back(std::move(sentence));
+  }
+  if (tiers.interactive->candidates.size() > 1) {
+    std::vector<std::string> shares;
+    for (const std::size_t i : tiers.interactive->candidates) {
+      shares.push_back(report.candidates[i].candidate.name + " " +
+                       FormatShare(PaceOf(report.candidates[i]) /
+                                   std::max(tiers.interactive->requests_per_s, 1e-12)));
+    }
+    sentences.push_back(
+        words.Say("routing.shares",
+                  {{"shares", fmt::format("{}", fmt::join(shares, words.Say("list.separator")))}}));
+  }
+  return sentences;
+}
+
+std::vector<CheckedClaim> CheckedClaims(const Report& report, const Words& words) {
+  std::vector<CheckedClaim> claims;
+  for (const CandidateResult& result : report.candidates) {
+    for (const econ::JudgedClaim& judged : result.claims) {
+      const econ::Verdict verdict = judged.judgement.verdict;
+      claims.push_back(
+          {result.candidate.name, judged.claim.says.empty() ? judged.claim.id : judged.claim.says,
+           judged.claim.where, words.Say(fmt::format("verdict.{}", econ::ToString(verdict))),
+           judged.judgement.arithmetic,
+           verdict == econ::Verdict::kImpossible || verdict == econ::Verdict::kInconsistent});
+    }
+  }
+  return claims;
+}
+
 std::vector<std::pair<std::string, std::string>> Definitions(const Words& words) {
   std::vector<std::pair<std::string, std::string>> definitions;
   for (const char* term :
-       {"token", "ttft", "tpot", "itl", "e2e", "percentile", "users", "rate", "cost", "utilisation",
-        "per_usd", "interval", "p_best", "levels", "memory", "others", "ready", "dtype", "tags"}) {
+       {"token",  "ttft",   "tpot",        "itl",     "e2e",      "percentile", "users",
+        "rate",   "cost",   "utilisation", "per_usd", "interval", "p_best",     "levels",
+        "memory", "others", "known_error", "ready",   "dtype",    "tags"}) {
     definitions.emplace_back(words.Say(fmt::format("term.{}", term)),
                              words.Say(fmt::format("define.{}", term)));
   }
@@ -528,6 +618,8 @@ ReportContent ContentOf(const Report& report, const Words& words) {
   content.would_change = WouldChange(report, words);
   content.key_figures = KeyFigures(report, words);
   content.comparison = Comparison(report, words).Build();
+  content.routing = RoutingSentences(report, words);
+  content.claims = CheckedClaims(report, words);
   content.evidence = EvidenceList(report, words).Build();
   content.cautions = Cautions(report, words);
   content.inputs = Inputs(report, words);
@@ -547,41 +639,6 @@ ReportContent ContentOf(const Report& report, const Words& words) {
   }
   content.definitions = Definitions(words);
   return content;
-}
-
-Tiers ChooseTiers(const Report& report) {
-  Tiers tiers;
-  if (!report.ranking.first) return tiers;
-  const std::size_t cheapest = *report.ranking.first;
-  tiers.batch =
-      Tier{cheapest,
-           fmt::format("lowest cost of those that keep the service levels: {} USD per "
-                       "million tokens",
-                       FormatFigure(report.ranking.standings[cheapest].usd_per_million_tokens))};
-  const auto e2e = static_cast<std::size_t>(Metric::kE2e);
-  // The highest percentile every feasible candidate has.
-  for (const Percentile percentile :
-       {Percentile::kP99, Percentile::kP95, Percentile::kP90, Percentile::kP50}) {
-    const auto p = static_cast<std::size_t>(percentile);
-    std::optional<std::size_t> fastest;
-    bool all = true;
-    for (std::size_t i = 0; i < report.candidates.size(); ++i) {
-      if (!report.candidates[i].feasible()) continue;
-      const double value = report.candidates[i].Shown()->percentile_s[e2e][p];
-      if (std::isnan(value)) all = false;
-      if (!fastest || value < report.candidates[*fastest].Shown()->percentile_s[e2e][p]) {
-        fastest = i;
-      }
-    }
-    if (!all || !fastest) continue;
-    tiers.interactive =
-        Tier{*fastest,
-             fmt::format("lowest {} of end-to-end latency: {}", ToString(percentile),
-                         FormatSeconds(report.candidates[*fastest].Shown()->percentile_s[e2e][p]))};
-    return tiers;
-  }
-  tiers.interactive = Tier{cheapest, "too few answers to compare latencies; the cheapest"};
-  return tiers;
 }
 
 }  // namespace tare::advise

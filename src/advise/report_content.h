@@ -41,6 +41,12 @@ struct Evidence {
   std::string source;  // run ids, file, formula
 };
 
+// A published claim and what became of it.
+struct CheckedClaim {
+  std::string candidate, says, where, verdict, arithmetic;
+  bool bad = false;  // impossible or inconsistent
+};
+
 struct KeyFigure {
   std::string label, text, tag, note;
 };
@@ -53,8 +59,10 @@ struct ReportContent {
   std::vector<std::string> keep_up;  // command lines
   Table comparison;
   std::vector<std::string> would_change;
+  std::vector<std::string> routing;  // a sentence a tier
   std::vector<std::string> cautions;
   std::vector<Evidence> evidence;
+  std::vector<CheckedClaim> claims;
   std::vector<std::pair<std::string, std::string>> inputs;
   std::vector<std::string> reproduce;  // command lines
   std::vector<std::pair<std::string, std::string>> definitions;
@@ -66,15 +74,5 @@ ReportContent ContentOf(const Report& report, const Words& words);
 std::string NameOf(const LatencyLimit& limit, const Words& words);
 std::string NameOf(Metric metric, const Words& words);
 std::string LevelText(const LoadPlan& load, double level, const Words& words);
-
-// Which candidate takes which tier of traffic; indices into the report's candidates.
-struct Tier {
-  std::size_t candidate = 0;
-  std::string because;  // in English: it goes into a machine-read file
-};
-struct Tiers {
-  std::optional<Tier> interactive, batch;
-};
-Tiers ChooseTiers(const Report& report);
 
 }  // namespace tare::advise

@@ -98,7 +98,23 @@ std::string ComparisonTables(const Table& table, const Words& words) {
   return out;
 }
 
-std::string EvidenceTable(const std::vector<Evidence>& evidence, const Words& words) {
+// Whether a figure belongs to a load its candidate is not judged under; those fill pages and are
+// in report.json.
+bool OfAnotherLevel(const Evidence& one, const Report& report) {
+  for (const CandidateResult& result : report.candidates) {
+    if (result.candidate.name != one.candidate || result.levels.empty()) continue;
+    const auto of_level = [&](const LevelResult& level) {
+      const std::string prefix = fmt::format("{}.{:g}.", one.candidate, level.level);
+      return one.id.compare(0, prefix.size(), prefix) == 0;
+    };
+    return !of_level(*result.Shown()) &&
+           std::any_of(result.levels.begin(), result.levels.end(), of_level);
+  }
+  return false;
+}
+
+std::string EvidenceTable(const std::vector<Evidence>& evidence, const Report& report,
+                          const Words& words) {
   std::string out = "<div class=\"scroll\"><table class=\"evidence\">\n<thead><tr>";
   for (const char* column : {"col.candidate", "col.figure"}) {
     out += fmt::format("<th scope=\"col\">{}</th>", EscapeHtml(words.Say(column)));
@@ -109,6 +125,7 @@ std::string EvidenceTable(const std::vector<Evidence>& evidence, const Words& wo
   }
   out += "</tr></thead>\n<tbody>\n";
   for (const Evidence& one : evidence) {
+    if (OfAnotherLevel(one, report)) continue;
     out += fmt::format(
         R"(<tr><td>{}</td><td>{}</td><td class="num" data-tag="{}">{}</td><td>{}</td><td>{}</td></tr>)",
         EscapeHtml(one.candidate), EscapeHtml(one.what), one.tag, EscapeHtml(one.text),
@@ -133,6 +150,32 @@ std::string ChartFigures(const Report& report, const Words& words) {
                        EscapeHtml(chart.title), chart.svg, EscapeHtml(chart.caption));
   }
   return out;
+}
+
+std::string RoutingSection(const ReportContent& content, const Words& words) {
+  if (content.routing.empty()) return "";
+  return fmt::format("<section>\n<h2>{}</h2>\n<p class=\"intro\">{}</p>\n{}</section>",
+                     EscapeHtml(words.Say("h.routing")), EscapeHtml(words.Say("routing.intro")),
+                     Bullets(content.routing));
+}
+
+std::string ClaimsSection(const ReportContent& content, const Words& words) {
+  if (content.claims.empty()) return "";
+  std::string out = fmt::format(
+      "<section>\n<h2>{}</h2>\n<p class=\"intro\">{}</p>\n"
+      "<div class=\"scroll\"><table class=\"evidence claims\">\n<thead><tr>",
+      EscapeHtml(words.Say("h.claims")), EscapeHtml(words.Say("claims.intro")));
+  for (const char* column : {"col.candidate", "col.claim", "col.verdict", "col.arithmetic"}) {
+    out += fmt::format("<th scope=\"col\">{}</th>", EscapeHtml(words.Say(column)));
+  }
+  out += "</tr></thead>\n<tbody>\n";
+  for (const CheckedClaim& claim : content.claims) {
+    out += fmt::format("<tr><td>{}</td><td>{}{}</td><td{}>{}</td><td>{}</td></tr>\n",
+                       EscapeHtml(claim.candidate), EscapeHtml(claim.says), Small(claim.where),
+                       claim.bad ? " class=\"broken\"" : "", EscapeHtml(claim.verdict),
+                       EscapeHtml(claim.arithmetic));
+  }
+  return out + "</tbody></table></div>\n</section>";
 }
 
 std::string CautionSection(const ReportContent& content, const Words& words) {
@@ -184,8 +227,10 @@ std::string RenderHtml(const Report& report, const Words& words) {
       {"comparison", ComparisonTables(content.comparison, words)},
       {"charts", ChartFigures(report, words)},
       {"would_change", Bullets(content.would_change)},
+      {"routing", RoutingSection(content, words)},
+      {"claims", ClaimsSection(content, words)},
       {"cautions", CautionSection(content, words)},
-      {"evidence", EvidenceTable(content.evidence, words)},
+      {"evidence", EvidenceTable(content.evidence, report, words)},
       {"inputs", Pairs(content.inputs)},
       {"plan", EscapeHtml(report.plan.text)},
       {"reproduce", Commands(content.reproduce)},

@@ -58,6 +58,8 @@ json LevelJson(const LevelResult& level, const LoadPlan& load) {
           {"latency_s", latency},
           {"checks", checks},
           {"invalid", level.invalid},
+          {"mean_error_of_such_figures",
+           {{"rate", level.prediction_error}, {"first_token", level.first_token_error}}},
           {"cpu_share_of_others", level.others_share ? json(*level.others_share) : json(nullptr)},
           {"memory", {{"peak_bytes", level.peak_memory_bytes}}},
           {"runs", level.runs}};
@@ -136,6 +138,17 @@ json ToJson(const Report& report) {
     candidates.push_back(
         CandidateJson(report.candidates[index], ranking.standings[index], report, words));
   }
+  json claims = json::array();
+  for (const CandidateResult& result : report.candidates) {
+    for (const econ::JudgedClaim& judged : result.claims) {
+      claims.push_back({{"candidate", result.candidate.name},
+                        {"id", judged.claim.id},
+                        {"says", judged.claim.says},
+                        {"where", judged.claim.where},
+                        {"verdict", econ::ToString(judged.judgement.verdict)},
+                        {"arithmetic", judged.judgement.arithmetic}});
+    }
+  }
   json evidence = json::array();
   for (const Evidence& one : ContentOf(report, words).evidence) {
     evidence.push_back({{"id", one.id},
@@ -156,6 +169,7 @@ json ToJson(const Report& report) {
        {{"name", report.plan.name}, {"source", report.plan.source}, {"text", report.plan.text}}},
       {"answer", answer},
       {"candidates", candidates},
+      {"claims", claims},
       {"evidence", evidence}};
 }
 

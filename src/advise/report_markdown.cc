@@ -62,6 +62,21 @@ std::size_t Columns(std::string_view text) {
   return columns;
 }
 
+std::string ClaimsTable(const ReportContent& content, const Words& words) {
+  if (content.claims.empty()) return "";
+  std::string out =
+      fmt::format("\n## {}\n\n{}\n\n| {} | {} | {} | {} |\n|---|---|---|---|\n",
+                  words.Say("h.claims"), words.Say("claims.intro"), words.Say("col.candidate"),
+                  words.Say("col.claim"), words.Say("col.verdict"), words.Say("col.arithmetic"));
+  for (const CheckedClaim& claim : content.claims) {
+    const std::string where = claim.where.empty() ? "" : " (" + claim.where + ")";
+    out += fmt::format("| {} | {} | {} | {} |\n", EscapeMarkdown(claim.candidate),
+                       EscapeMarkdown(claim.says + where), claim.verdict,
+                       EscapeMarkdown(claim.arithmetic));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string RenderMarkdown(const Report& report, const Words& words) {
@@ -78,6 +93,10 @@ std::string RenderMarkdown(const Report& report, const Words& words) {
                      EscapeMarkdown(words.Say("compare.intro")),
                      ComparisonTable(content.comparison, words));
   out += fmt::format("## {}\n\n{}\n", words.Say("h.change"), List(content.would_change));
+  if (!content.routing.empty()) {
+    out += fmt::format("## {}\n\n{}\n\n{}\n", words.Say("h.routing"), words.Say("routing.intro"),
+                       List(content.routing));
+  }
   if (!content.cautions.empty()) {
     out += fmt::format("## {}\n\n{}\n", words.Say("h.cautions"), List(content.cautions));
   }
@@ -100,7 +119,7 @@ std::string RenderMarkdown(const Report& report, const Words& words) {
   for (const auto& [term, text] : content.definitions) {
     out += fmt::format("- **{}**: {}\n", EscapeMarkdown(term), EscapeMarkdown(text));
   }
-  return out;
+  return out + ClaimsTable(content, words);
 }
 
 std::string RenderTerminalTable(const Table& table) {

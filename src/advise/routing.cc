@@ -1,9 +1,11 @@
 #include "advise/routing.h"
 
+#include <set>
+
 #include "advise/candidate_command.h"
 #include "advise/escape.h"
 #include "advise/explain.h"
-#include "advise/report_content.h"
+#include "advise/tiers.h"
 
 namespace tare::advise {
 namespace {
@@ -15,7 +17,20 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-std::string Upstream(const Candidate& candidate, double requests_per_s) {
+// A server at an address.
+std::string Remote(const Candidate& candidate) {
+  std::string out = fmt::format("    kind: remote\n    url: {}\n", QuoteYaml(candidate.url));
+  if (!candidate.served_model.empty()) {
+    out += fmt::format("    model: {}\n", QuoteYaml(candidate.served_model));
+  }
+  if (!candidate.api_key_env.empty()) {
+    out += fmt::format("    api_key_env: {}\n", QuoteYaml(candidate.api_key_env));
+  }
+  return out;
+}
+
+std::string Upstream(const CandidateResult& result) {
+  const Candidate& candidate = result.candidate;
   std::string out = fmt::format("  {}:\n", QuoteYaml(candidate.name));
   switch (candidate.kind) {
     case Candidate::Kind::kLocal:
@@ -31,28 +46,47 @@ std::string Upstream(const Candidate& candidate, double requests_per_s) {
       }
       break;
     case Candidate::Kind::kRemote:
-      out += fmt::format("    kind: remote\n    url: {}\n", QuoteYaml(candidate.url));
-      if (!candidate.served_model.empty()) {
-        out += fmt::format("    model: {}\n", QuoteYaml(candidate.served_model));
-      }
-      if (!candidate.api_key_env.empty()) {
-        out += fmt::format("    api_key_env: {}\n", QuoteYaml(candidate.api_key_env));
-      }
+      out += Remote(candidate);
       break;
     case Candidate::Kind::kStored:
-      out += "    kind: unknown  # known from stored runs only; say where it is served\n";
-      break;
     case Candidate::Kind::kSimulated:
-      out += "    kind: unknown  # simulated only; say where it is served\n";
+    case Candidate::Kind::kClaimed:
+      out += !candidate.url.empty()
+                 ? Remote(candidate)
+                 : "    kind: unknown  # known from figures only; say in the plan where it is "
+                   "served (url)\n";
       break;
   }
-  return out + fmt::format("    measured_requests_per_s: {:.6g}\n", requests_per_s);
+  // Requests a second either way; the name says whether anybody counted them.
+  return out + fmt::format("    {}: {:.6g}\n",
+                           result.tag() == "measured" ? "measured_requests_per_s" : "weight",
+                           PaceOf(result));
 }
 
-std::string TierLine(const char* name, const Report& report, const Tier& tier) {
-  return fmt::format("  {}:\n    upstream: {}\n    because: {}\n", name,
-                     QuoteYaml(report.candidates[tier.candidate].candidate.name),
-                     QuoteYaml(tier.because));
+std::string NameList(const Report& report, const std::vector<std::size_t>& candidates) {
+  std::vector<std::string> names;
+  for (const std::size_t i : candidates) {
+    names.push_back(QuoteYaml(report.candidates[i].candidate.name));
+  }
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+std::string TierLines(const char* name, const Report& report, const Tier& tier) {
+  std::string out = fmt::format("  {}:\n", name);
+  if (tier.candidates.size() == 1) {
+    out += fmt::format("    upstream: {}\n",
+                       QuoteYaml(report.candidates[tier.candidates[0]].candidate.name));
+  } else {
+    out += fmt::format("    upstreams: {}\n", NameList(report, tier.candidates));
+  }
+  if (!tier.fallbacks.empty()) {
+    out += fmt::format("    fallbacks: {}\n", NameList(report, tier.fallbacks));
+  }
+  // Batch work waits as long as the gateway's queue lets it.
+  constexpr double kBatchWaitSeconds = 60;
+  out += fmt::format("    shed: {{requests_per_s: {:.6g}, within: {:.0f}ms}}\n",
+                     tier.requests_per_s, 1e3 * tier.wait_s.value_or(kBatchWaitSeconds));
+  return out + fmt::format("    because: {}\n", QuoteYaml(tier.because));
 }
 
 }  // namespace
@@ -64,20 +98,23 @@ std::string RenderRouting(const Report& report) {
       "schema: tare.routing/1\nplan: {}\nmade_at: {}\nanswer: {}\n",
       OneLine(report.plan.source), report.made_at, OneLine(Headline(report, words)),
       QuoteYaml(report.plan.name), QuoteYaml(report.made_at),
-      report.ranking.pick ? "pick" : "abstain");
+      report.plan.mix       ? "mix"
+      : report.ranking.pick ? "pick"
+                            : "abstain");
   const Tiers tiers = ChooseTiers(report);
   if (!tiers.interactive || !tiers.batch) {
     return out +
            "# No candidate keeps the service levels, so nothing is routed.\ntiers: {}\n"
            "upstreams: {}\n";
   }
-  out += "tiers:\n" + TierLine("interactive", report, *tiers.interactive) +
-         TierLine("batch", report, *tiers.batch) + "upstreams:\n";
-  for (std::size_t i = 0; i < report.candidates.size(); ++i) {
-    if (i != tiers.interactive->candidate && i != tiers.batch->candidate) continue;
-    const CandidateResult& result = report.candidates[i];
-    out += Upstream(result.candidate, result.Shown()->rates.requests_per_s);
+  out += "tiers:\n" + TierLines("interactive", report, *tiers.interactive) +
+         TierLines("batch", report, *tiers.batch) + "upstreams:\n";
+  std::set<std::size_t> used;
+  for (const Tier* tier : {&*tiers.interactive, &*tiers.batch}) {
+    used.insert(tier->candidates.begin(), tier->candidates.end());
+    used.insert(tier->fallbacks.begin(), tier->fallbacks.end());
   }
+  for (const std::size_t i : used) out += Upstream(report.candidates[i]);
   return out;
 }
 

@@ -235,6 +235,21 @@ std::string Table(const SimValidation& validation) {
       }
     }
   }
+  std::string missed;
+  int judged = 0, kept = 0;
+  for (const ComparedLoad& load : validation.loads) {
+    for (const ComparedMetric& metric : load.metrics) {
+      if (std::isnan(metric.measured)) continue;
+      ++judged;
+      kept += metric.ok() ? 1 : 0;
+      if (metric.ok()) continue;
+      missed +=
+          fmt::format("{}{} of {} users by {:+.0f} % (within {:.0f} %)", missed.empty() ? "" : ", ",
+                      metric.name, load.users, 100 * metric.error(), 100 * metric.tolerance);
+    }
+  }
+  out += fmt::format("\n{} of {} figures within their tolerance{}\n", kept, judged,
+                     missed.empty() ? "" : "; missed: " + missed);
   return out;
 }
 

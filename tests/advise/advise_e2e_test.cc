@@ -45,6 +45,15 @@ class AdviseEndToEnd : public ::testing::Test {
             ReadFile(dir_ / "err").value_or("")};
   }
 
+  // Whether the gateway takes the routing plan as it was written, and what it says.
+  Outcome CheckRouting() {
+    const std::string command =
+        fmt::format("'{1}' serve --config '{0}/report/routing.yaml' --check-config >'{0}/out' 2>&1",
+                    dir_.string(), TARE_PROGRAM);
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadFile(dir_ / "out").value_or(""), ""};
+  }
+
   std::filesystem::path dir_;
 };
 
@@ -79,6 +88,43 @@ TEST_F(AdviseEndToEnd, MeasuresTwoPrecisionsOfTheRealModel) {
   EXPECT_THAT(html, Not(AnyOf(HasSubstr("src="), HasSubstr("<script"), HasSubstr("<link"))));
   const auto routing = config::Document::Load(dir_ / "report/routing.yaml");
   EXPECT_TRUE(routing) << routing.error().message;
+  const Outcome checked = CheckRouting();
+  EXPECT_EQ(checked.exit_code, 0) << checked.out;
+}
+
+TEST_F(AdviseEndToEnd, TheGatewayTakesTheRoutingPlanOfAMixAsItIs) {
+  const Outcome outcome = Advise(
+      "name: mix\n"
+      "load: {rate: [1/s], duration: 5m, input_tokens: 600, output_tokens: 100}\n"
+      "service_levels: {ttft: {p90: 2s}, tpot: {p90: 60ms}}\n"
+      "routing: mix\n"
+      "candidates:\n"
+      "  - name: a100\n"
+      "    simulate: {model: llama-3-8b, device: a100-80}\n"
+      "    url: 'http://127.0.0.1:9001'\n"
+      "  - name: t4\n"
+      "    simulate: {model: llama-3-8b, device: t4, devices: 2, precision: fp16, cache: fp16}\n"
+      "    price: 0.7/h\n"
+      "    url: 'http://127.0.0.1:9002'\n"
+      "    model: served/name\n"
+      "  - name: from the leaflet\n"
+      "    claimed: {model: llama-3-8b, device: a10, precision: int8, users: 2,\n"
+      "              output_tokens_per_s: 9000, source: a leaflet}\n"
+      "    price: 0.7/h\n",
+      "--json");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << outcome.out;
+  for (const auto& candidate : json["candidates"]) {
+    if (candidate["name"] != "from the leaflet") continue;
+    EXPECT_FALSE(candidate["slo_met"].get<bool>());
+    EXPECT_THAT(candidate["out_because"].get<std::string>(), HasSubstr("x the roofline"));
+  }
+  const std::string routing = ReadFile(dir_ / "report/routing.yaml").value_or("");
+  EXPECT_THAT(routing, HasSubstr("shed: {requests_per_s: "));
+  EXPECT_THAT(routing, HasSubstr("weight: "));
+  const Outcome checked = CheckRouting();
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << routing;
 }
 
 TEST_F(AdviseEndToEnd, AMistakeInThePlanIsUsage) {

@@ -50,15 +50,17 @@ class RoutingPlanTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
 
-  std::string Render(TwoSpeeds bench = {}) {
+  std::string Render(TwoSpeeds bench = {}, const std::string& more = "") {
     auto plan = advise::ParsePlan(
         "name: 'quick: or \"cheap\"'\n"
         "load: {users: [1], requests: 100, rounds: 2}\n"
-        "service_levels: {e2e: {p90: 3s}}\n"
-        "price: 3.6/h\n"
-        "candidates:\n"
-        "  - {name: cheap, dtype: int4, threads: 2, flags: [--max-num-seqs, '16']}\n"
-        "  - {name: quick, url: 'http://127.0.0.1:9000', model: org/quick}\n",
+        "service_levels: {e2e: {p90: 3s}}\n" +
+            more +
+            "\n"
+            "price: 3.6/h\n"
+            "candidates:\n"
+            "  - {name: cheap, dtype: int4, threads: 2, flags: [--max-num-seqs, '16']}\n"
+            "  - {name: quick, url: 'http://127.0.0.1:9000', model: org/quick}\n",
         "plan.yaml", {.model = dir_ / "model.gguf", .usd_per_hour = {}});
     EXPECT_TRUE(plan) << plan.error().message;
     const auto prices = advise::LoadPriceList("");
@@ -89,6 +91,38 @@ TEST_F(RoutingPlanTest, LoadsAsItIs) {
                                                                "--max-num-seqs", "16"}));
   for (const gateway::UpstreamConfig& upstream : config->router.upstreams) {
     EXPECT_NEAR(upstream.weight, upstream.remote.name == "cheap" ? 12.5 : 7.8, 0.5);
+  }
+  // One upstream a tier: the order decides, and each is the other's way out.
+  EXPECT_EQ(route.balance, gateway::Balance::kOrdered);
+  // The pace that keeps the levels, and what the limit of 3 s leaves beside the answer itself.
+  const gateway::ShedOptions& shed = route.queue.interactive.shed;
+  EXPECT_NEAR(shed.requests_per_s, 7.8, 0.5);
+  EXPECT_NEAR(ToSeconds(shed.within), 3 - 0.3, 0.1);
+  EXPECT_NEAR(route.queue.batch.shed.requests_per_s, 12.5, 0.5);
+  EXPECT_EQ(route.queue.batch.shed.within, std::chrono::seconds(60));
+}
+
+TEST_F(RoutingPlanTest, AMixSharesInteractiveTrafficByWeightAndLeavesBatchToTheOthers) {
+  // Both keep the levels: both share both tiers.
+  const auto both = gateway::ParseGatewayConfig(Render({}, "routing: mix"), "routing.yaml");
+  ASSERT_TRUE(both) << both.error().message;
+  const gateway::RouteConfig& shared = both->router.routes.at(0);
+  EXPECT_EQ(shared.balance, gateway::Balance::kLeastTokens);
+  ASSERT_EQ(shared.targets.size(), 2u);
+  for (const gateway::TargetConfig& target : shared.targets) {
+    EXPECT_TRUE(target.interactive && target.batch);
+  }
+  EXPECT_NEAR(shared.queue.interactive.shed.requests_per_s, 12.5 + 7.8, 1);
+
+  // The slow one breaks the limit of 3 s: it takes what nobody waits for.
+  TwoSpeeds bench;
+  bench.slow_e2e_s = 8;
+  const std::string text = Render(bench, "routing: mix");
+  const auto one = gateway::ParseGatewayConfig(text, "routing.yaml");
+  ASSERT_TRUE(one) << one.error().message << text;
+  for (const gateway::TargetConfig& target : one->router.routes.at(0).targets) {
+    EXPECT_EQ(target.interactive, target.upstream == "quick") << text;
+    EXPECT_EQ(target.batch, target.upstream == "cheap") << text;
   }
 }
 

@@ -24,8 +24,12 @@ std::string MemoryText(std::uint64_t bytes) { return bytes == 0 ? "–" : Format
 class Comparison {
  public:
   Comparison(const Report& report, const Words& words) : report_(report), words_(words) {
-    for (const CandidateResult& result : report.candidates) {
-      table_.heads.push_back(result.candidate.name);
+    // One without figures would be a column of dashes; the answer says why it is out.
+    for (std::size_t i = 0; i < report.candidates.size(); ++i) {
+      if (report.candidates[i].Shown() != nullptr) columns_.push_back(i);
+    }
+    for (const std::size_t i : columns_) {
+      table_.heads.push_back(report.candidates[i].candidate.name);
     }
   }
 
@@ -44,11 +48,9 @@ class Comparison {
   TableRow& Row(std::string label, MakeCell cell) {
     TableRow row;
     row.label = std::move(label);
-    for (std::size_t i = 0; i < report_.candidates.size(); ++i) {
+    for (const std::size_t i : columns_) {
       const CandidateResult& result = report_.candidates[i];
-      const LevelResult* level = result.Shown();
-      row.cells.push_back(level == nullptr ? Cell{"–", "", "", false, false}
-                                           : cell(i, result, *level));
+      row.cells.push_back(cell(i, result, *result.Shown()));
     }
     table_.rows.push_back(std::move(row));
     return table_.rows.back();
@@ -252,6 +254,7 @@ class Comparison {
 
   const Report& report_;
   const Words& words_;
+  std::vector<std::size_t> columns_;  // candidates shown
   Table table_;
 };
 
@@ -472,13 +475,20 @@ std::vector<std::string> Cautions(const Report& report, const Words& words) {
       cautions.push_back(
           words.Say("caution.error", {{"name", result.candidate.name}, {"error", result.error}}));
     }
+    // A load that is too much is too much in every round; the first reason tells.
+    std::vector<std::string> loads;
+    std::string reason;
     for (const LevelResult& level : result.levels) {
-      for (const std::string& reason : level.invalid) {
-        cautions.push_back(words.Say("caution.invalid",
-                                     {{"name", result.candidate.name},
-                                      {"level", LevelText(report.plan.load, level.level, words)},
-                                      {"reason", reason}}));
-      }
+      if (level.invalid.empty()) continue;
+      if (loads.empty()) reason = level.invalid[0];
+      loads.push_back(LevelText(report.plan.load, level.level, words));
+    }
+    if (!loads.empty()) {
+      cautions.push_back(
+          words.Say("caution.invalid",
+                    {{"name", result.candidate.name},
+                     {"level", fmt::format("{}", fmt::join(loads, words.Say("list.separator")))},
+                     {"reason", reason}}));
     }
   }
   for (const auto& [tag, key] :

@@ -73,6 +73,28 @@ std::vector<double> Ticks(const Axis& axis) {
   return ticks;
 }
 
+// A short logarithmic axis begins and ends at a labelled 1, 2 or 5, also when all points are equal.
+Axis Rounded(Axis axis) {
+  constexpr double kLongest = 1e3, kSlack = 1e-9;
+  if (!axis.log || !(axis.low > 0) || !(axis.high >= axis.low) || axis.high > kLongest * axis.low) {
+    return axis;
+  }
+  const auto step = [](double value, bool up) {
+    const double power = std::pow(10, std::floor(std::log10(value)));
+    double below = power;
+    for (const double digit : {1.0, 2.0, 5.0, 10.0}) {
+      const double tick = digit * power;
+      if (up && tick >= value * (1 - kSlack)) return tick;
+      if (tick <= value * (1 + kSlack)) below = tick;
+    }
+    return below;
+  };
+  axis.low = step(axis.low, false);
+  axis.high = step(axis.high, true);
+  if (axis.high <= axis.low) axis.high = step(axis.high * 1.01, true);
+  return axis;
+}
+
 std::string Frame(const Axis& x, const Axis& y, std::string_view title) {
   std::string out = fmt::format(
       "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">"
@@ -108,8 +130,9 @@ std::string Blue(double share) {
 
 }  // namespace
 
-std::string LineChart(const std::vector<ChartLine>& lines, const Axis& x, const Axis& y,
+std::string LineChart(const std::vector<ChartLine>& lines, const Axis& given_x, const Axis& given_y,
                       std::string_view title, const std::vector<ChartSpan>& spans) {
+  const Axis x = Rounded(given_x), y = Rounded(given_y);
   std::string out = Frame(x, y, title);
   for (const ChartSpan& span : spans) {
     out += fmt::format(

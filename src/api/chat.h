@@ -29,7 +29,29 @@ struct SamplingOptions {
 
 enum class Tier { kInteractive, kBatch };
 
-// A chat or (when `messages_json` is empty) a plain completion.
+// What to make vectors of: texts, or texts as token ids.
+struct EmbeddingsInput {
+  std::vector<std::string> texts;
+  std::vector<std::vector<TokenId>> tokens;  // instead of texts
+  bool base64 = false;                       // how the vectors are written
+  std::optional<int> dimensions;             // absent: the model's
+  std::optional<int> truncate;  // extension: to so many tokens; -1: to what the model takes
+
+  std::size_t size() const { return texts.size() + tokens.size(); }
+  std::size_t text_bytes() const {
+    std::size_t bytes = 0;
+    for (const std::string& text : texts) bytes += text.size();
+    return bytes;
+  }
+  std::size_t token_count() const {
+    std::size_t count = 0;
+    for (const auto& ids : tokens) count += ids.size();
+    return count;
+  }
+};
+
+// A chat, a plain completion (`messages_json` is empty), or with `embeddings` a request for
+// vectors, which is answered by one chunk whose text is the entries of the wire's "data" array.
 struct ChatRequest {
   std::string id;  // request id, ours
   std::string model;
@@ -42,7 +64,8 @@ struct ChatRequest {
   std::string template_kwargs_json;    // extension: further variables of the chat template
   std::string prompt;                  // plain completion
   std::vector<TokenId> prompt_tokens;  // plain completion given as token ids
-  std::optional<int> max_tokens;       // absent: up to the model's length
+  std::optional<EmbeddingsInput> embeddings;
+  std::optional<int> max_tokens;  // absent: up to the model's length
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;  // extension
   SamplingOptions sampling;

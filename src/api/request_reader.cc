@@ -21,6 +21,9 @@ constexpr std::size_t kMaxStopStrings = 16;
 constexpr std::size_t kMaxStopBytes = 1024;
 constexpr int kMaxChoices = 128;
 constexpr int kMaxTopLogprobs = 20;
+constexpr std::size_t kMaxInputs =
+    2048;  // of an embeddings request, as the OpenAI reference has it
+constexpr int kMaxDimensions = 1 << 20;
 constexpr int kDefaultCompletionTokens = 16;  // the OpenAI reference's default
 // Parsers above this size are not kept for the thread's next request.
 constexpr std::size_t kKeptParserBytes = 256 * 1024;
@@ -375,6 +378,65 @@ Status ReadCompletionField(std::string_view key, dom::element value, Draft& draf
   return {};
 }
 
+// A string, an array of strings, an array of token ids, or an array of such arrays.
+Status ReadInput(dom::element value, EmbeddingsInput& out) {
+  std::string_view text;
+  if (!value.get(text)) {
+    out.texts.emplace_back(text);
+    return {};
+  }
+  dom::array array;
+  if (value.get(array) || array.size() == 0) {
+    return FailParam("input",
+                     "input must be a string, an array of strings, an array of token ids or an "
+                     "array of such arrays, and not empty");
+  }
+  const dom::element first = *array.begin();
+  if (first.is_int64()) return ReadTokens(value, "input", out.tokens.emplace_back());
+  if (array.size() > kMaxInputs) {
+    return FailParam("input", "input holds {} texts, the limit is {}", array.size(), kMaxInputs);
+  }
+  const bool texts = first.is_string();
+  for (const dom::element element : array) {
+    if (!texts) {
+      TARE_RETURN_IF_ERROR(ReadTokens(element, "input", out.tokens.emplace_back()));
+    } else if (element.get(text)) {
+      return FailParam("input", "input holds strings and something else");
+    } else {
+      out.texts.emplace_back(text);
+    }
+  }
+  return {};
+}
+
+Status ReadEmbeddingsField(std::string_view key, dom::element value, Draft& draft) {
+  EmbeddingsInput& embeddings = *draft.request.embeddings;
+  if (key == "model" || key == "user" || key == "service_tier") {
+    TARE_RETURN_IF_ERROR(ReadShared(key, value, draft));
+  } else if (key == "input") {
+    return ReadInput(value, embeddings);
+  } else if (key == "dimensions") {
+    TARE_TRY(const std::int64_t dimensions, ReadInt(value, "dimensions", 1, kMaxDimensions));
+    embeddings.dimensions = static_cast<int>(dimensions);
+  } else if (key == "truncate_prompt_tokens") {
+    TARE_TRY(const std::int64_t most, ReadInt(value, "truncate_prompt_tokens", -1,
+                                              std::numeric_limits<std::int32_t>::max()));
+    if (most == 0) {
+      return FailParam("truncate_prompt_tokens",
+                       "truncate_prompt_tokens must be at least 1, or -1");
+    }
+    embeddings.truncate = static_cast<int>(most);
+  } else if (key == "encoding_format") {
+    std::string format;
+    TARE_RETURN_IF_ERROR(ReadString(value, "encoding_format", format));
+    embeddings.base64 = format == "base64";
+    if (format != "float" && format != "base64") {
+      NotEverywhere(draft, "encoding_format", "encoding_format may be 'float' or 'base64' here");
+    }
+  }
+  return {};
+}
+
 using FieldReader = Status (*)(std::string_view, dom::element, Draft&);
 
 Result<Draft> ReadFields(std::string_view body, FieldReader read_field) {
@@ -438,6 +500,20 @@ Result<ChatRequest> ReadCompletionRequest(std::string_view body) {
     draft.request.max_tokens =
         std::max(kDefaultCompletionTokens, draft.request.sampling.min_tokens);
   }
+  return std::move(draft.request);
+}
+
+Result<ChatRequest> ReadEmbeddingsRequest(std::string_view body) {
+  Document document;
+  TARE_TRY(const dom::object object, document.Parse(body));
+  Draft draft;
+  draft.request.embeddings.emplace();
+  draft.request.max_tokens = 0;  // nothing is written
+  for (const auto [key, value] : object) {
+    if (!value.is_null()) TARE_RETURN_IF_ERROR(ReadEmbeddingsField(key, value, draft));
+  }
+  if (draft.request.embeddings->size() == 0) return FailParam("input", "input is missing");
+  TARE_RETURN_IF_ERROR(Settle(draft));
   return std::move(draft.request);
 }
 

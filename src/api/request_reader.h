@@ -6,9 +6,10 @@
 // nesting by kMaxJsonDepth.
 //
 // Thread safety: all functions may be called from any thread.
-// Source: OpenAI API reference (CreateChatCompletionRequest, CreateCompletionRequest); extensions
+// Source: OpenAI API reference (CreateChatCompletionRequest, CreateCompletionRequest,
+// CreateEmbeddingRequest); extensions
 // (top_k, min_p, repetition_penalty, ignore_eos, min_tokens, stop_token_ids, cache_salt,
-// chat_template_kwargs, /tokenize, /detokenize, adapters) as vLLM has them.
+// chat_template_kwargs, truncate_prompt_tokens, /tokenize, /detokenize, adapters) as vLLM has them.
 #pragma once
 
 #include <string>
@@ -28,6 +29,9 @@ Result<ChatRequest> ReadChatRequest(std::string_view body);
 
 // POST /v1/completions. `prompt` or `prompt_tokens` is set, `messages_json` empty.
 Result<ChatRequest> ReadCompletionRequest(std::string_view body);
+
+// POST /v1/embeddings. `embeddings` is set.
+Result<ChatRequest> ReadEmbeddingsRequest(std::string_view body);
 
 // POST /tokenize: {"prompt"} or {"messages"[, "tools"]}, like the requests above.
 struct TokenizeRequest {

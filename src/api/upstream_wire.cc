@@ -243,8 +243,9 @@ Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view mo
                                  bool want_usage) {
   std::string begin = R"({"model":)";
   AppendJsonString(begin, model);
-  begin.append(R"(,"stream":true)");
-  if (want_usage) begin.append(R"(,"stream_options":{"include_usage":true})");
+  const bool streams = !request.embeddings;
+  if (streams) begin.append(R"(,"stream":true)");
+  if (streams && want_usage) begin.append(R"(,"stream_options":{"include_usage":true})");
   if (const auto members = TopLevelMembers(request.wire_body)) {
     // A prompt of megabytes is copied once and not taken apart.
     begin.reserve(begin.size() + request.wire_body.size() + members->size() + 1);

@@ -17,7 +17,7 @@
 namespace tare::api {
 
 // The client's own body (so that fields we know nothing of reach the server), with another model
-// name, streaming, and usage asked for when `want_usage`.
+// name and, unless it asks for embeddings, streaming, and usage asked for when `want_usage`.
 Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view model,
                                  bool want_usage);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/embeddings.h"
 #include "api/wire_error.h"
 
 namespace tare::gateway {
@@ -94,6 +95,10 @@ void ChatExchange::OnRoute(const std::string& model) {
 }
 
 void ChatExchange::OnChunk(api::ChatChunk chunk) {
+  if (context_.embeddings) {
+    embeddings_ = std::move(chunk.text);
+    return;
+  }
   ObserveTokens(chunk.tokens);
   if (chunk.finish == api::FinishReason::kCancelled) {
     cut_off_ = true;
@@ -118,6 +123,11 @@ void ChatExchange::OnDone(const api::Usage& usage) {
   const api::Usage charged = Charged(usage);
   if (!Settle(200, &charged)) return;
   context_.metrics->AddTokens(usage);
+  if (context_.embeddings) {
+    context_.writer->Send(200, Headers(context_.record.id, "application/json"),
+                          api::WriteEmbeddings(context_.head, embeddings_, usage));
+    return;
+  }
   context_.metrics->ObserveWhole(context_.clock->Now() - context_.received);
   if (context_.record.stream) {
     std::string out;

@@ -29,6 +29,7 @@ struct ChatContext {
   api::AnswerHead head;
   Nanos received{};
   bool include_usage = false;
+  bool embeddings = false;  // the answer is vectors: head.chat has no meaning
   int choices = 1;
   QuotaLedger::Reservation reservation;
   std::shared_ptr<net::ResponseWriter> writer;
@@ -63,6 +64,7 @@ class ChatExchange final : public ChatSink, public std::enable_shared_from_this<
   ChatContext context_;
   std::optional<api::EventWriter> events_;  // from the stream's begin
   api::AnswerCollector collector_;
+  std::string embeddings_;  // the entries of such an answer
   bool stream_begun_ = false;
   bool cut_off_ = false;                         // the upstream ended the answer before its end
   Nanos last_token_{};                           // zero: none yet

@@ -40,9 +40,14 @@ std::string RandomPrefix() {
 std::pair<std::int64_t, std::int64_t> EstimateTokens(const api::ChatRequest& request) {
   constexpr std::size_t kBytesPerToken = 3;
   constexpr std::int64_t kUsualAnswer = 1024;
-  const std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
-                            request.prompt.size() + request.answer_prefix.size();
-  const std::size_t prompt = bytes / kBytesPerToken + request.prompt_tokens.size();
+  std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
+                      request.prompt.size() + request.answer_prefix.size();
+  std::size_t given = request.prompt_tokens.size();
+  if (request.embeddings) {
+    bytes += request.embeddings->text_bytes();
+    given += request.embeddings->token_count();
+  }
+  const std::size_t prompt = bytes / kBytesPerToken + given;
   const std::int64_t answer = request.max_tokens ? *request.max_tokens : kUsualAnswer;
   return {static_cast<std::int64_t>(prompt), answer * request.n};
 }
@@ -101,9 +106,10 @@ struct Gateway::Route {
 };
 
 const Gateway::Route* Gateway::FindRoute(std::string_view path) {
-  static constexpr std::array<Route, 13> kRoutes = {{
+  static constexpr std::array<Route, 14> kRoutes = {{
       {"/v1/chat/completions", "POST", &Gateway::Chat, true},
       {"/v1/completions", "POST", &Gateway::Completion, true},
+      {"/v1/embeddings", "POST", &Gateway::Embeddings, true},
       {"/v1/models", "GET", &Gateway::Models, true},
       {kModelPath, "GET", &Gateway::Model, true},
       {"/tokenize", "POST", &Gateway::Tokenize, true},
@@ -285,6 +291,12 @@ void Gateway::Completion(Call call) {
   StartChat(std::move(call), std::move(*request), false);
 }
 
+void Gateway::Embeddings(Call call) {
+  auto request = api::ReadEmbeddingsRequest(call.request.body);
+  if (!request) return Answer(call, request.error());
+  StartChat(std::move(call), std::move(*request), false);
+}
+
 // A key of the batch tier stays there; others say per request, by header or `service_tier`.
 api::Tier Gateway::TierOf(const Call& call, const api::ChatRequest& request) {
   if (call.key != nullptr && call.key->batch) return api::Tier::kBatch;
@@ -349,6 +361,7 @@ void Gateway::StartReserved(Call call, api::ChatRequest request, bool chat,
   context.record = std::move(call.record);
   context.received = call.request.received;
   context.include_usage = request.include_usage;
+  context.embeddings = request.embeddings.has_value();
   context.choices = request.n;
   context.writer = std::move(call.writer);
   context.metrics = metrics_;

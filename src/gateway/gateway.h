@@ -54,6 +54,7 @@ class Gateway {
 
   void Chat(Call call);
   void Completion(Call call);
+  void Embeddings(Call call);
   void Models(Call call);
   void Model(Call call);
   void Tokenize(Call call);

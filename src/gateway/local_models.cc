@@ -13,6 +13,9 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "engine/local_embedder.h"
+#include "gateway/local_embeddings.h"
+#include "gateway/local_upstream.h"
 #include "gateway/service_log.h"
 
 namespace tare::gateway {
@@ -41,7 +44,10 @@ std::string HashOrNothing(const std::string& model) {
 // The probe's end, for a thread that waits for it.
 class ProbeSink final : public ChatSink {
  public:
-  void OnChunk(api::ChatChunk chunk) override { tokens_ += chunk.tokens; }
+  void OnChunk(api::ChatChunk chunk) override {
+    tokens_ += chunk.tokens;
+    answered_ = answered_ || !chunk.text.empty();  // vectors are no tokens
+  }
   void OnDone(const api::Usage& usage) override { End({}, usage.completion_tokens); }
   void OnError(Error error) override { End(tl::unexpected(std::move(error)), 0); }
   Status Wait(Nanos patience) {
@@ -56,7 +62,8 @@ class ProbeSink final : public ChatSink {
  private:
   void End(Status status, int tokens) {
     std::lock_guard lock(mutex_);
-    if (status && tokens + tokens_ == 0) status = Fail(ErrorKind::kInternal, "it wrote nothing");
+    if (status && tokens + tokens_ == 0 && !answered_)
+      status = Fail(ErrorKind::kInternal, "it wrote nothing");
     result_ = std::move(status);
     changed_.notify_all();
   }
@@ -64,6 +71,7 @@ class ProbeSink final : public ChatSink {
   std::condition_variable changed_;
   std::optional<Status> result_;
   int tokens_ = 0;
+  bool answered_ = false;
 };
 
 }  // namespace
@@ -78,22 +86,31 @@ Result<std::string> HashModelFiles(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     if (entry.is_regular_file(error)) files.push_back(entry.path());
+    // How an embedding model's parts work ("1_Pooling/config.json"); the rest of a folder below may
+    // be the same model in other formats.
+    std::error_code none;
+    const std::filesystem::path part = entry.path() / "config.json";
+    if (std::filesystem::is_regular_file(part, none)) files.push_back(part);
   }
   if (error) return Fail(ErrorKind::kIo, "cannot list '{}': {}", path.string(), error.message());
   std::sort(files.begin(), files.end());
   for (const std::filesystem::path& file : files) {
-    const std::string name = file.filename().string();
+    const std::string name = file.lexically_relative(path).string();
     hash.Add({name.c_str(), name.size() + 1});
     TARE_RETURN_IF_ERROR(AddFile(hash, file));
   }
   return ToHex(hash.Finish());
 }
 
-Status ProbeModel(Upstream& upstream, const std::string& model, Nanos patience) {
+Status ProbeModel(Upstream& upstream, const std::string& model, bool embeds, Nanos patience) {
   api::ChatRequest request;
   request.id = "probe";
   request.model = model;
-  request.prompt = "Hello";
+  if (embeds) {
+    request.embeddings.emplace().texts = {"Hello"};
+  } else {
+    request.prompt = "Hello";
+  }
   request.max_tokens = 1;
   request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;
@@ -107,25 +124,44 @@ LocalModels::~LocalModels() {
   retired_.clear();
 }
 
+int LoadedModel::max_model_len() const {
+  return engine != nullptr ? engine->max_model_len() : embedder->max_length();
+}
+engine::StartupTimes LoadedModel::startup() const {
+  return engine != nullptr ? engine->Stats().startup : embedder->Stats().startup;
+}
+bool LoadedModel::Drain(Nanos deadline) const {
+  return engine != nullptr ? engine->Drain(deadline) : embedder->Drain(deadline);
+}
+
 Result<std::shared_ptr<const LoadedModel>> LocalModels::Load(const LocalSpec& spec,
                                                              int io_threads) {
-  const Nanos begin = SteadyClock().Now();
-  TARE_TRY(engine::LocalModel model, engine::LoadLocalModel(spec.options));
   auto loaded = std::make_shared<LoadedModel>();
   loaded->spec = spec;
-  loaded->engine = std::move(model.engine);
-  loaded->keeping = std::move(model.keeping);
-  loaded->adapters = model.adapters;
-  const bool endless = spec.options.engine.context_policy == engine::ContextPolicy::kRing;
-  loaded->upstream = std::make_shared<LocalUpstream>(
-      LocalUpstreamOptions{spec.served_name, endless, model.adapters}, loaded->engine);
+  const auto path = engine::ResolveModel(spec.options.model);
+  const bool embeds = path && engine::IsEmbeddingModel(*path);
+  TARE_RETURN_IF_ERROR(embeds ? LoadEmbedder(*loaded, io_threads)
+                              : LoadEngine(*loaded, io_threads));
   // Beside serving: nobody waits for it before the next reload.
   loaded->sha256 =
       std::async(std::launch::async, [name = spec.options.model] { return HashOrNothing(name); });
+  return loaded;
+}
 
-  const engine::EngineStats stats = loaded->engine->Stats();
+Status LocalModels::LoadEngine(LoadedModel& loaded, int io_threads) {
+  const LocalSpec& spec = loaded.spec;
+  const Nanos begin = SteadyClock().Now();
+  TARE_TRY(engine::LocalModel model, engine::LoadLocalModel(spec.options));
+  loaded.engine = std::move(model.engine);
+  loaded.keeping = std::move(model.keeping);
+  const bool endless = spec.options.engine.context_policy == engine::ContextPolicy::kRing;
+  loaded.adapters = model.adapters;
+  loaded.upstream = std::make_shared<LocalUpstream>(
+      LocalUpstreamOptions{spec.served_name, endless, model.adapters}, loaded.engine);
+
+  const engine::EngineStats stats = loaded.engine->Stats();
   const engine::StartupTimes& startup = stats.startup;
-  const model::ModelConfig& config = loaded->engine->config();
+  const model::ModelConfig& config = loaded.engine->config();
   Print(log_, "model     {} ({}, {:.1f} M parameters) as '{}'", model.name, config.family,
         static_cast<double>(config.parameters) / 1e6, spec.served_name);
   Print(log_, "weights   {} in {}", FormatBytes(model.weight_bytes),
@@ -136,14 +172,38 @@ Result<std::shared_ptr<const LoadedModel>> LocalModels::Load(const LocalSpec& sp
           FormatDuration(adapter.loading));
   }
   Print(log_, "kv cache  up to {} in {} pages; context {} tokens, up to {} sequences a step",
-        FormatBytes(model.kv_memory_bytes), stats.pages_total, loaded->engine->max_model_len(),
+        FormatBytes(model.kv_memory_bytes), stats.pages_total, loaded.engine->max_model_len(),
         spec.options.engine.max_num_seqs);
   Print(log_, "threads   {} for kernels, {} for connections", model.threads, io_threads);
   Print(log_, "start-up  {}: map {}, weights {}, text {}, kv {}, warm-up {}",
         FormatDuration(SteadyClock().Now() - begin), FormatDuration(startup.map_weights),
         FormatDuration(startup.load_weights), FormatDuration(startup.load_text),
         FormatDuration(startup.touch_pages), FormatDuration(startup.warm_kernels));
-  return loaded;
+  return {};
+}
+
+Status LocalModels::LoadEmbedder(LoadedModel& loaded, int io_threads) {
+  const LocalSpec& spec = loaded.spec;
+  const Nanos begin = SteadyClock().Now();
+  TARE_TRY(engine::LocalEmbedder local, engine::LoadLocalEmbedder(spec.options));
+  loaded.embedder = std::move(local.embedder);
+  loaded.upstream = std::make_shared<LocalEmbeddings>(spec.served_name, loaded.embedder);
+
+  const model::Encoder& encoder = loaded.embedder->encoder();
+  const engine::StartupTimes startup = loaded.embedder->Stats().startup;
+  Print(log_, "model     {} ({}, {:.1f} M parameters) as '{}'", local.name, encoder.config().family,
+        static_cast<double>(encoder.config().parameters) / 1e6, spec.served_name);
+  Print(log_, "weights   {} in {}", FormatBytes(encoder.weight_bytes()),
+        kernels::ToString(encoder.weight_type()));
+  Print(log_, "vectors   of {} numbers, {} pooling{}; inputs of up to {} tokens",
+        encoder.dimension(), model::ToString(encoder.sentence().pooling),
+        encoder.sentence().normalise ? ", normalised" : "", loaded.embedder->max_length());
+  Print(log_, "threads   {} for kernels, {} for connections", local.threads, io_threads);
+  Print(log_, "start-up  {}: map {}, weights {}, text {}, warm-up {}",
+        FormatDuration(SteadyClock().Now() - begin), FormatDuration(startup.map_weights),
+        FormatDuration(startup.load_weights), FormatDuration(startup.load_text),
+        FormatDuration(startup.warm_kernels));
+  return {};
 }
 
 Result<LocalModels::Renewal> LocalModels::Renew(const std::vector<LocalSpec>& specs,
@@ -168,7 +228,8 @@ Result<LocalModels::Renewal> LocalModels::Renew(const std::vector<LocalSpec>& sp
     auto loaded = Load(spec, io_threads);
     if (!loaded) return tl::unexpected(contextual(std::move(loaded).error(), spec));
     if (!current.empty()) {
-      const Status works = ProbeModel(*(*loaded)->upstream, spec.served_name, kProbePatience);
+      const Status works = ProbeModel(*(*loaded)->upstream, spec.served_name,
+                                      (*loaded)->embedder != nullptr, kProbePatience);
       if (!works) {
         return Context(contextual(works.error(), spec),
                        "'{}' was loaded but does not answer; the old one goes on serving",
@@ -183,6 +244,7 @@ Result<LocalModels::Renewal> LocalModels::Renew(const std::vector<LocalSpec>& sp
 }
 
 void LocalModels::TakeAdapters(const LoadedModel& before, const LoadedModel& model) {
+  if (before.adapters == nullptr || model.adapters == nullptr) return;  // embeddings have none
   for (const engine::AdapterInfo& adapter : before.adapters->List()) {
     if (model.adapters->Find(adapter.name) != nullptr) continue;
     const Status taken = model.adapters->Load(adapter.name, adapter.folder, /*replace=*/false);
@@ -219,8 +281,8 @@ ModelSet LocalModels::Current() const {
 
 bool LocalModels::Drain(Nanos deadline) {
   bool whole = true;
-  for (const auto& model : Current()) whole = model->engine->Drain(deadline) && whole;
-  for (const auto& model : retired_) whole = model->engine->Drain(deadline) && whole;
+  for (const auto& model : Current()) whole = model->Drain(deadline) && whole;
+  for (const auto& model : retired_) whole = model->Drain(deadline) && whole;
   return whole;
 }
 

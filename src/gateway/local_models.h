@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/embedder.h"
 #include "engine/local_model.h"
-#include "gateway/local_upstream.h"
 #include "gateway/upstream.h"
 
 namespace tare::gateway {
@@ -28,13 +28,19 @@ struct LocalSpec {
   std::string identity;  // of everything but the files: equal means the same options
 };
 
+// A model that writes text has an engine, one that makes embeddings an embedder.
 struct LoadedModel {
   LocalSpec spec;
   std::shared_ptr<engine::Engine> engine;
-  std::shared_ptr<engine::AdapterStore> adapters;
-  std::shared_ptr<LocalUpstream> upstream;
+  std::shared_ptr<engine::AdapterStore> adapters;  // of an engine
+  std::shared_ptr<engine::Embedder> embedder;
+  std::shared_ptr<OwnUpstream> upstream;
   std::future<void> keeping;  // of its packed weights for the next start; nobody waits for it
   std::shared_future<std::string> sha256;  // of its files; empty when they could not be read
+
+  int max_model_len() const;
+  engine::StartupTimes startup() const;
+  bool Drain(Nanos deadline) const;
 };
 using ModelSet = std::vector<std::shared_ptr<const LoadedModel>>;
 
@@ -66,6 +72,8 @@ class LocalModels {
   // Loads for `model` what was loaded for `before` while it served; what does not fit is left out
   // with a warning.
   static void TakeAdapters(const LoadedModel& before, const LoadedModel& model);
+  Status LoadEngine(LoadedModel& loaded, int io_threads);
+  Status LoadEmbedder(LoadedModel& loaded, int io_threads);
 
   std::FILE* const log_;
   mutable std::mutex mutex_;  // guards current_
@@ -73,10 +81,11 @@ class LocalModels {
   ModelSet retired_;
 };
 
-// One short answer, to see that a model works before it serves.
-Status ProbeModel(Upstream& upstream, const std::string& model, Nanos patience);
+// One short answer or embedding, to see that a model works before it serves.
+Status ProbeModel(Upstream& upstream, const std::string& model, bool embeds, Nanos patience);
 
-// SHA-256 (hex) of a file, or of a folder's files with their names.
+// SHA-256 (hex) of a file, or of a folder's files and the config.json of folders in it, with their
+// names.
 Result<std::string> HashModelFiles(const std::filesystem::path& path);
 
 }  // namespace tare::gateway

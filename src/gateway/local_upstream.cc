@@ -320,6 +320,13 @@ bool LocalUpstream::Ready() const { return !impl_->engine->Stats().draining; }
 
 Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
                                                       std::shared_ptr<ChatSink> sink) {
+  if (request.embeddings) {
+    TARE_RETURN_IF_ERROR(impl_->Resolve(request.model));
+    return tl::unexpected(
+        Error{ErrorKind::kInvalidArgument,
+              fmt::format("the model '{}' writes text and makes no embeddings", request.model),
+              "model", ""});
+  }
   TARE_TRY(AdapterPointer adapter, impl_->Resolve(request.model));
   if (!request.unsupported.empty()) return tl::unexpected(request.unsupported.front());
   auto submission = std::make_shared<Submission>(impl_->door);

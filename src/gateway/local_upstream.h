@@ -23,7 +23,7 @@ struct LocalUpstreamOptions {
   std::shared_ptr<engine::AdapterStore> adapters;  // null: it takes none
 };
 
-class LocalUpstream final : public Upstream {
+class LocalUpstream final : public OwnUpstream {
  public:
   LocalUpstream(LocalUpstreamOptions options, std::shared_ptr<engine::Engine> engine);
   ~LocalUpstream() override;
@@ -35,8 +35,7 @@ class LocalUpstream final : public Upstream {
   void LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) override;
   Status UnloadAdapter(const std::string& name) override;
   std::string AdapterBase(const std::string& model) const override;
-  // No request is under way: none waits to be tokenized, the engine holds none.
-  bool Idle() const;
+  bool Idle() const override;
   Result<std::vector<TokenId>> Tokenize(const api::ChatRequest& request,
                                         bool add_special) const override;
   Result<std::string> Detokenize(const std::string& model,

@@ -332,6 +332,25 @@ void AppendAdapterFamilies(const engine::AdapterStats& stats, Metrics::Families&
   LabelModel(out, begin, model);
 }
 
+void AppendEmbedderFamilies(const engine::EmbedderStats& stats, Metrics::Families& out,
+                            const std::string& model) {
+  const std::size_t begin = out.size();
+  Gauge(out, "tare_embedding_requests_waiting", "Requests not all of whose vectors are computed",
+        stats.waiting_requests);
+  Gauge(out, "tare_embedding_inputs_waiting", "Inputs of these that are not computed yet",
+        static_cast<double>(stats.waiting_inputs));
+  Append(out, MetricType::Counter, "tare_embedding_requests_total",
+         "Requests that left the embedder, by outcome",
+         {{static_cast<double>(stats.requests_finished), {{"outcome", "finished"}}},
+          {static_cast<double>(stats.requests_cancelled), {{"outcome", "cancelled"}}}});
+  Counter(out, "tare_embedding_inputs_total", "Inputs computed", stats.inputs);
+  Counter(out, "tare_embedding_tokens_total", "Tokens computed", stats.tokens);
+  Counter(out, "tare_embedding_steps_total", "Steps", stats.steps);
+  Append(out, MetricType::Counter, "tare_embedding_step_seconds_total", "Time spent in steps",
+         {{stats.step_seconds, {}}});
+  LabelModel(out, begin, model);
+}
+
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out) {
   std::vector<Sample> attempts, retries, continued, running, open, outstanding;
   std::vector<Sample> up, probes, scrapes, stale, foreign, kv_usage;

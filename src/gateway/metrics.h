@@ -12,6 +12,7 @@
 #include "api/chat.h"
 #include "base/types.h"
 #include "engine/adapter_store.h"
+#include "engine/embedder.h"
 #include "engine/stats.h"
 #include "gateway/quota.h"
 #include "gateway/router.h"
@@ -55,6 +56,8 @@ void AppendEngineFamilies(const engine::EngineStats& stats, Metrics::Families& o
                           const std::string& model = "");
 void AppendAdapterFamilies(const engine::AdapterStats& stats, Metrics::Families& out,
                            const std::string& model = "");
+void AppendEmbedderFamilies(const engine::EmbedderStats& stats, Metrics::Families& out,
+                            const std::string& model = "");
 void AppendUpstreamFamilies(const std::vector<UpstreamStats>& upstreams, Metrics::Families& out);
 void AppendRouteFamilies(const std::vector<RouteStats>& routes, Metrics::Families& out);
 // Use, cost and refusals by tenant.

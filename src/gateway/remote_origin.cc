@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/embeddings.h"
 #include "api/upstream_wire.h"
 #include "api/wire_error.h"
 #include "net/sse_parser.h"
@@ -25,6 +26,8 @@ struct RemoteOrigin::Shared {
 namespace {
 
 constexpr std::size_t kMaxWholeBody = 16 * 1024 * 1024;
+// 2,048 vectors of 4,096 numbers as JSON text.
+constexpr std::size_t kMaxEmbeddingsBody = 192 * 1024 * 1024;
 constexpr int kOk = 200;
 
 std::optional<Nanos> RetryAfter(const net::HttpHeaders& headers) {
@@ -52,10 +55,11 @@ class Exchange final : public net::ClientHandler,
   // Failures are reported later, as Attempt promises.
   void Begin() {
     const RemoteOptions& options = shared_->options;
-    timer_ = shared_->loop->RunAt(net::MonotonicNow() + options.first_token_timeout,
-                                  [weak = weak_from_this()] {
-                                    if (auto self = weak.lock()) self->FirstTokenIsLate();
-                                  });
+    const Nanos patience =
+        request_->embeddings ? options.total_timeout : options.first_token_timeout;
+    timer_ = shared_->loop->RunAt(net::MonotonicNow() + patience, [weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->FirstTokenIsLate();
+    });
     Send();
   }
 
@@ -68,7 +72,8 @@ class Exchange final : public net::ClientHandler,
     status_ = head.status;
     retry_after_ = RetryAfter(head.headers);
     const std::string* type = net::FindHeader(head.headers, "Content-Type");
-    streams_ = status_ == kOk && type != nullptr && type->starts_with("text/event-stream");
+    streams_ = !request_->embeddings && status_ == kOk && type != nullptr &&
+               type->starts_with("text/event-stream");
   }
 
   void OnBody(std::string_view piece, Nanos) override {
@@ -77,7 +82,8 @@ class Exchange final : public net::ClientHandler,
     if (streams_) {
       const Status status = parser_.Feed(piece, *this);
       if (!status) Fail(status.error());
-    } else if (whole_.size() + piece.size() > kMaxWholeBody) {
+    } else if (whole_.size() + piece.size() >
+               (request_->embeddings ? kMaxEmbeddingsBody : kMaxWholeBody)) {
       Fail({ErrorKind::kCorrupt, "its answer is too large", "", ""});
     } else {
       whole_.append(piece);
@@ -128,9 +134,10 @@ class Exchange final : public net::ClientHandler,
     if (!body) return FailLater(std::move(body).error());
     net::ClientRequest call;
     call.method = "POST";
-    call.url = ChatEndpoint(options.url, !request_->messages_json.empty());
+    call.url = request_->embeddings ? EmbeddingsEndpoint(options.url)
+                                    : ChatEndpoint(options.url, !request_->messages_json.empty());
     call.headers = {{"Content-Type", "application/json"},
-                    {"Accept", "text/event-stream"},
+                    {"Accept", request_->embeddings ? "application/json" : "text/event-stream"},
                     {"X-Request-Id", request_->id}};
     if (!options.api_key.empty()) {
       call.headers.push_back({"Authorization", "Bearer " + options.api_key});
@@ -204,11 +211,23 @@ class Exchange final : public net::ClientHandler,
   }
 
   void OnWholeAnswer() {
+    if (request_->embeddings) return OnEmbeddings();
     auto read = api::ReadStreamEvent(whole_);
     if (!read) return Fail(std::move(read).error());
     if (read->error) return Fail(std::move(*read->error));
     read->done = true;
     Take(std::move(*read));
+  }
+
+  void OnEmbeddings() {
+    auto answer = api::ReadEmbeddingsAnswer(whole_);
+    if (!answer) return Fail(std::move(answer).error());
+    usage_ = answer->usage;
+    api::ChatChunk chunk;
+    chunk.text = std::move(answer->data);
+    chunk.finish = api::FinishReason::kStop;
+    sink_->OnChunk(std::move(chunk));
+    if (sink_ != nullptr) Complete();
   }
 
   void OnErrorAnswer() {
@@ -302,8 +321,10 @@ class RemoteAttempt final : public Attempt {
 
 }  // namespace
 
-net::Url ChatEndpoint(const net::Url& base, bool chat) {
-  std::string path = chat ? "/chat/completions" : "/completions";
+namespace {
+
+// `path` below the version, whether the base names it or not.
+net::Url Endpoint(const net::Url& base, std::string path) {
   const std::string& root = base.target;
   const bool has_version = root.ends_with("/v1") || root.ends_with("/v1/");
   if (!has_version) path.insert(0, "/v1");
@@ -311,6 +332,14 @@ net::Url ChatEndpoint(const net::Url& base, bool chat) {
   while (url.target.size() > 1 && url.target.back() == '/') url.target.pop_back();
   return url.WithPath(path);
 }
+
+}  // namespace
+
+net::Url ChatEndpoint(const net::Url& base, bool chat) {
+  return Endpoint(base, chat ? "/chat/completions" : "/completions");
+}
+
+net::Url EmbeddingsEndpoint(const net::Url& base) { return Endpoint(base, "/embeddings"); }
 
 bool Same(const RemoteOptions& a, const RemoteOptions& b) {
   const auto facts = [](const RemoteOptions& o) {

@@ -3,7 +3,8 @@
 // Answers are always asked for as streams, whatever the client wants: that shows a silent server
 // early, lets a cut be told from an end, and cancels at once. Differences between servers are
 // handled here: comments while queued, null roles, missing usage or "[DONE]", `stream_options`
-// refused (asked again without), a whole answer where a stream was asked for.
+// refused (asked again without), a whole answer where a stream was asked for. Embeddings alone are
+// no streams: their answer comes whole, within the total time.
 //
 // Ownership: loop and client outlive it. Thread safety: belongs to the loop's thread.
 #pragma once
@@ -28,8 +29,9 @@ struct RemoteOptions {
   Nanos total_timeout = std::chrono::minutes(10);
   Nanos finish_timeout = std::chrono::seconds(2);  // from the finish to "[DONE]" or usage
 };
-// Where chats, or completions, of the server at `base` are asked for.
+// Where chats, or completions, of the server at `base` are asked for, and where embeddings.
 net::Url ChatEndpoint(const net::Url& base, bool chat);
+net::Url EmbeddingsEndpoint(const net::Url& base);
 // Whether both mean the same server, asked in the same way.
 bool Same(const RemoteOptions& a, const RemoteOptions& b);
 

@@ -14,10 +14,14 @@ constexpr std::int64_t kBytesPerToken = 4;
 constexpr std::int64_t kUsualAnswer = 256;  // tokens, when the client names no bound
 
 std::int64_t PromptTokens(const api::ChatRequest& request) {
-  const std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
-                            request.prompt.size() + request.answer_prefix.size();
-  return static_cast<std::int64_t>(bytes) / kBytesPerToken +
-         static_cast<std::int64_t>(request.prompt_tokens.size());
+  std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
+                      request.prompt.size() + request.answer_prefix.size();
+  std::size_t given = request.prompt_tokens.size();
+  if (request.embeddings) {
+    bytes += request.embeddings->text_bytes();
+    given += request.embeddings->token_count();
+  }
+  return static_cast<std::int64_t>(bytes) / kBytesPerToken + static_cast<std::int64_t>(given);
 }
 
 std::int64_t AnswerTokens(const api::ChatRequest& request) {

@@ -1,5 +1,6 @@
 #include "gateway/serve.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -169,7 +170,7 @@ class Service {
     if (plan.config) {
       for (const auto& model : models) {
         AddLocal(*plan.config, model->spec.upstream_name, model->spec.served_name,
-                 model->engine->max_model_len(), model->upstream);
+                 model->max_model_len(), model->upstream);
       }
       plan.config->router.readiness = readiness_;
       plan.config->router.asked = asked;
@@ -310,7 +311,7 @@ class Service {
     hooks.startups = [this] {
       std::vector<ModelStartup> startups;
       for (const auto& model : models_.Current()) {
-        startups.push_back({model->spec.served_name, model->engine->Stats().startup});
+        startups.push_back({model->spec.served_name, model->startup()});
       }
       return startups;
     };
@@ -342,8 +343,9 @@ class Service {
     const ModelSet models = models_.Current();
     for (const auto& model : models) {
       const std::string name = models.size() > 1 ? model->spec.served_name : "";
-      AppendEngineFamilies(model->engine->Stats(), out, name);
-      AppendAdapterFamilies(model->adapters->Stats(), out, name);
+      if (model->engine != nullptr) AppendEngineFamilies(model->engine->Stats(), out, name);
+      if (model->adapters != nullptr) AppendAdapterFamilies(model->adapters->Stats(), out, name);
+      if (model->embedder != nullptr) AppendEmbedderFamilies(model->embedder->Stats(), out, name);
     }
     if (!serving_.load()) return;
     if (router_ != nullptr) {
@@ -366,10 +368,15 @@ class Service {
     const std::string model = router_ != nullptr ? router_->Models().front().id
                                                  : models_.Current().front()->spec.served_name;
     const char* key = access_->open() ? "" : "-H 'Authorization: Bearer KEY' ";
+    const ModelSet own = models_.Current();
+    const bool embeds = std::any_of(own.begin(), own.end(), [&](const auto& loaded) {
+      return loaded->embedder != nullptr && loaded->spec.served_name == model;
+    });
     Print(log_,
-          "try       curl {}/v1/chat/completions {}-H 'Content-Type: application/json' -d "
-          "'{{\"model\":\"{}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'",
-          url_, key, model);
+          "try       curl {}/v1/{} {}-H 'Content-Type: application/json' -d "
+          "'{{\"model\":\"{}\",{}}}'",
+          url_, embeds ? "embeddings" : "chat/completions", key, model,
+          embeds ? R"("input":"Hello!")" : R"("messages":[{"role":"user","content":"Hello!"}])");
     Print(log_, "listening {}", url_);
   }
 

@@ -81,4 +81,11 @@ class Upstream {
   }
 };
 
+// One whose model runs in this process.
+class OwnUpstream : public Upstream {
+ public:
+  // No request is under way: none waits to be tokenized, the model holds none.
+  virtual bool Idle() const = 0;
+};
+
 }  // namespace tare::gateway

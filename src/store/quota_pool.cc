@@ -1,9 +1,11 @@
 #include "store/quota_pool.h"
 
 #include <libpq-fe.h>
+#include <poll.h>
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -18,6 +20,7 @@ namespace {
 constexpr const char* kPatienceMs = "2000";
 constexpr const char* kStatementOptions = "-c statement_timeout=2000 -c lock_timeout=2000";
 constexpr const char* kConnectSeconds = "2";
+constexpr std::chrono::seconds kAnswerPatience{3};  // after the server's own have passed
 constexpr int kTries = 4;
 
 // Several gateways may start at once: CREATE ... IF NOT EXISTS alone would let them collide.
@@ -147,17 +150,47 @@ class PostgresQuotaPool::Connection {
     TARE_RETURN_IF_ERROR(Connect());
     std::vector<const char*> pointers;
     for (const Value& value : values) pointers.push_back(value ? value->c_str() : nullptr);
-    Answer answer(PQexecParams(connection_.get(), sql, static_cast<int>(pointers.size()), nullptr,
-                               pointers.data(), nullptr, nullptr, /*resultFormat=*/0));
+    const int sent =
+        PQsendQueryParams(connection_.get(), sql, static_cast<int>(pointers.size()), nullptr,
+                          pointers.data(), nullptr, nullptr, /*resultFormat=*/0);
+    TARE_TRY(Answer answer, Await(sent));
     return Checked(std::move(answer));
   }
   Status RunAll(const char* sql) {
     TARE_RETURN_IF_ERROR(Connect());
-    TARE_TRY(const Answer answer, Checked(Answer(PQexec(connection_.get(), sql))));
+    TARE_TRY(Answer answer, Await(PQsendQuery(connection_.get(), sql)));
+    TARE_TRY(const Answer checked, Checked(std::move(answer)));
     return {};
   }
 
  private:
+  // The last answer to what was sent, or the first that is a failure. The server's own time limits
+  // do not hold where it is stopped or the network swallows what it sends: then the connection is
+  // given up here.
+  Result<Answer> Await(int sent) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point deadline = Clock::now() + kAnswerPatience;
+    Answer last;
+    if (sent != 1) return last;  // Checked says why
+    while (true) {
+      while (PQisBusy(connection_.get()) == 0) {
+        Answer next(PQgetResult(connection_.get()));
+        if (next == nullptr) return last;
+        const bool failed = PQresultStatus(last.get()) == PGRES_FATAL_ERROR;
+        if (last == nullptr || !failed) last = std::move(next);
+      }
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      pollfd ready{PQsocket(connection_.get()), POLLIN, 0};
+      if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) == 0) {
+        connection_.reset();
+        return Fail(ErrorKind::kUnavailable, "quota database: no answer within {} s",
+                    kAnswerPatience.count());
+      }
+      if (PQconsumeInput(connection_.get()) != 1) return Answer();
+    }
+  }
+
   Status Connect() {
     if (connection_ != nullptr && PQstatus(connection_.get()) == CONNECTION_OK) return {};
     const std::array<const char*, 6> names = {"dbname",           "connect_timeout",  "options",

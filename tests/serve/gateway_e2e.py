@@ -323,7 +323,14 @@ class Postgres:
         found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         return str(found[-1].parent) if found else None
 
+    def freeze(self, frozen):
+        pid = self.process.pid
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in (pid, *map(int, children)):  # those that serve a connection have groups of their own
+            os.kill(each, signal.SIGSTOP if frozen else signal.SIGCONT)
+
     def close(self):
+        self.freeze(False)
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait(60)
         shutil.rmtree(self.folder)
@@ -375,6 +382,51 @@ readiness_store: {folder / 'readiness.json'}
                 break
             time.sleep(0.1)
         self.assertEqual((status, used), (200, 1000))
+
+    def test_a_database_that_hangs_holds_only_the_call_that_asks_it(self):
+        database, upstream = Postgres(Postgres.binaries()), FakeUpstream()
+        self.addCleanup(database.close)
+        self.addCleanup(upstream.close)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="tare-hang-"))
+        self.addCleanup(shutil.rmtree, folder)
+        config = folder / "tare.yaml"
+        config.write_text(f"""
+upstreams: {{fake: {{url: '{upstream.url}'}}}}
+models: {{m: {{targets: [{{upstream: fake}}]}}}}
+tenants: {{limited: {{requests_per_minute: 100}}, free: {{}}}}
+keys: [{{name: a, tenant: limited, key_env: TARE_E2E_KEY}}, {{name: b, tenant: free, key_env: TARE_E2E_ADMIN}}]
+quota_store: '{database.url}'
+readiness_store: {folder / 'readiness.json'}
+""")
+        gateway = Gateway("--config", str(config))
+        self.addCleanup(gateway.stop)
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        self.assertEqual(gateway.chat()[0], 200)
+        database.freeze(True)
+        limited = []
+        waiting = threading.Thread(target=lambda: limited.append(gateway.chat()))
+        waiting.start()
+        longest, others = 0, 0
+        while waiting.is_alive():
+            begin = time.monotonic()
+            self.assertEqual(gateway.call("POST", "/v1/chat/completions", body, key=ADMIN)[0], 200)
+            longest = max(longest, time.monotonic() - begin)
+            others += 1
+        waiting.join()
+        self.assertEqual(limited[0][0], 503, limited)
+        self.assertGreater(others, 10)
+        self.assertLess(longest, 1, "nobody else waits")
+        begin = time.monotonic()
+        self.assertEqual(gateway.chat()[0], 503)
+        self.assertLess(time.monotonic() - begin, 1, "refused at once for a while")
+        database.freeze(False)
+        end = time.monotonic() + 30
+        while gateway.chat()[0] != 200:
+            self.assertLess(time.monotonic(), end, gateway.text())
+            time.sleep(0.05)
+        self.assertRegex(gateway.call("GET", "/metrics")[1],
+                         r'tare_quota_refused_total\{tenant="limited",limit="store"\} \d')
+        self.assertEqual(gateway.text().count("limits hold, but"), 1, "said once")
 
 
 @unittest.skipUnless(find_model(), "the model is not here: ./run setup fetches it")

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/tare/commands.h"
 #include "base/text.h"
@@ -10,6 +11,7 @@
 #include "model/config_json.h"
 #include "model/inspect.h"
 #include "model/load.h"
+#include "model/sentence_config.h"
 
 namespace tare::app {
 namespace {
@@ -24,6 +26,7 @@ struct Options {
 
 struct Subject {
   model::ModelConfig config;
+  std::optional<model::SentenceConfig> sentence;      // of a folder whose model makes embeddings
   std::map<std::string, std::uint64_t> stored_bytes;  // by type, of a checkpoint
 };
 
@@ -36,6 +39,9 @@ Result<Subject> Open(const Options& options) {
   }
   TARE_TRY(const auto checkpoint, model::OpenCheckpoint(options.model));
   subject.config = checkpoint->config();
+  if (subject.config.encoder) {
+    TARE_TRY(subject.sentence, model::ReadSentenceConfig(options.model, subject.config));
+  }
   for (const std::string& name : checkpoint->TensorNames()) {
     const auto tensor = checkpoint->Find(name);
     subject.stored_bytes[tensor->type] += tensor->bytes;
@@ -72,6 +78,15 @@ json ToJson(const Subject& subject, const model::Inspection& found, std::uint64_
       entry["bytes"][Precision(model::kPrecisions[i])] = part.bytes[i];
     }
   }
+  if (c.encoder) {
+    json& embedding = out["embedding"];
+    embedding["dimension"] = c.hidden;
+    if (subject.sentence) {
+      embedding["max_length"] = subject.sentence->max_length;
+      embedding["pooling"] = model::ToString(subject.sentence->pooling);
+      embedding["normalised"] = subject.sentence->normalise;
+    }
+  }
   if (!subject.stored_bytes.empty()) out["stored_bytes"] = subject.stored_bytes;
   out["machine"]["available_bytes"] = available;
   for (const model::Capacity& capacity : found.capacities) {
@@ -87,11 +102,28 @@ std::string Billions(std::uint64_t count) {
                                 : fmt::format("{:.1f} M", static_cast<double>(count) / 1e6);
 }
 
+void PrintEmbedding(const Subject& subject) {
+  const model::ModelConfig& c = subject.config;
+  fmt::print("{} (family {}): {} layers, hidden {}, {} heads, vocabulary {}, {} positions\n",
+             c.name, c.family, c.layers, c.hidden, c.heads, c.vocab, c.context_length);
+  fmt::print("embeddings  of {} numbers", c.hidden);
+  if (subject.sentence) {
+    fmt::print(", {} pooling{}; inputs of up to {} tokens",
+               model::ToString(subject.sentence->pooling),
+               subject.sentence->normalise ? ", normalised" : "", subject.sentence->max_length);
+  }
+  fmt::print("\n");
+}
+
 void Print(const Subject& subject, const model::Inspection& found, std::uint64_t available) {
   const model::ModelConfig& c = subject.config;
-  fmt::print(
-      "{} (family {}): {} layers, hidden {}, {} heads, {} KV heads, vocabulary {}, context {}\n",
-      c.name, c.family, c.layers, c.hidden, c.heads, c.kv_heads, c.vocab, c.context_length);
+  if (c.encoder) {
+    PrintEmbedding(subject);
+  } else {
+    fmt::print(
+        "{} (family {}): {} layers, hidden {}, {} heads, {} KV heads, vocabulary {}, context {}\n",
+        c.name, c.family, c.layers, c.hidden, c.heads, c.kv_heads, c.vocab, c.context_length);
+  }
   fmt::print("parameters  {} in all, {} read per token ({} counting the embedding table)\n",
              Billions(found.parameters.total()), Billions(found.parameters.active()),
              Billions(found.parameters.active_with_embedding()));
@@ -112,7 +144,9 @@ void Print(const Subject& subject, const model::Inspection& found, std::uint64_t
   }
   fmt::print("{:<28}", "all");
   for (const std::uint64_t bytes : found.weight_bytes) fmt::print("{:>12}", FormatBytes(bytes));
-  fmt::print("\n\nKV cache    {} per token at 16 bits\n", FormatBytes(found.kv_bytes_per_token));
+  fmt::print("\n");
+  if (c.encoder) return;
+  fmt::print("\nKV cache    {} per token at 16 bits\n", FormatBytes(found.kv_bytes_per_token));
   fmt::print("this machine has {} available: sequences that fit, by length\n",
              FormatBytes(available));
   for (const auto type : model::kPrecisions) {

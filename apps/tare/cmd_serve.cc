@@ -156,6 +156,7 @@ void AddServe(CLI::App& app, Invocation& invocation) {
       "       -d "
       "'{\"model\":\"model\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}'\n"
       "  tare serve model.gguf --lora sql=adapters/sql    # asked for as \"sql\" or \"model:sql\"\n"
+      "  tare serve all-minilm-l6-v2/ --port 8001         # a BERT folder: /v1/embeddings\n"
       "  tare serve --config tare.yaml --check-config     # exit 0 when valid, else every mistake\n"
       "  tare serve --config tare-report/routing.yaml     # what tare advise recommended\n"
       "Endpoints, configuration, errors and metrics: docs/SERVING.md.");

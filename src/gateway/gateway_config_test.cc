@@ -287,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"schema: tare.routing/1\nplan: p\ntiers: {}\nupstreams: {}\n", "routes nothing"},
         Mistake{"schema: tare.routing/1\nplan: p\ntiers: {interactive: {upstream: b}}\n"
                 "upstreams: {a: {kind: unknown}}\n",
-                "say where it is served"}));
+                "say where that is"}));
 
 }  // namespace
 }  // namespace tare::gateway

@@ -59,17 +59,20 @@ Histogram GetHistogram(ByteReader& in) {
     --buckets.back().count;
     left -= static_cast<long double>(max);
   }
+  // What a bucket can hold, given the least and the greatest of all.
+  const auto low = [&](const Histogram::Bucket& b) { return std::clamp(b.low, min, max); };
+  const auto high = [&](const Histogram::Bucket& b) { return std::clamp(b.high - 1, min, max); };
   for (const Histogram::Bucket& bucket : buckets) {
     const auto times = static_cast<long double>(bucket.count);
-    left -= times * static_cast<long double>(bucket.low);
-    room += times * static_cast<long double>(bucket.high - 1 - bucket.low);
+    left -= times * static_cast<long double>(low(bucket));
+    room += times * static_cast<long double>(high(bucket) - low(bucket));
   }
   const long double share = room > 0 ? std::clamp<long double>(left / room, 0, 1) : 0;
   for (const Histogram::Bucket& bucket : buckets) {
     if (bucket.count == 0) continue;
     const auto above =
-        static_cast<std::int64_t>(share * static_cast<long double>(bucket.high - 1 - bucket.low));
-    histogram.Add(std::clamp(bucket.low + above, min, max), bucket.count);
+        static_cast<std::int64_t>(share * static_cast<long double>(high(bucket) - low(bucket)));
+    histogram.Add(low(bucket) + above, bucket.count);
   }
   return histogram;
 }

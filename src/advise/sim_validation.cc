@@ -27,7 +27,7 @@ class Relay final : public load::ProgressSink {
 };
 
 Result<store::RunRecord> Measure(const SimValidationOptions& options,
-                                 const load::LocalServer& server, int users) {
+                                 const load::LocalServer& server, int users, std::uint64_t seed) {
   load::LoadOptions load;
   load.url = server.url();
   load.name = fmt::format("simulation check, {} users", users);
@@ -35,7 +35,7 @@ Result<store::RunRecord> Measure(const SimValidationOptions& options,
   load.arrival.users = users;
   load.workload.input_tokens = options.input_tokens;
   load.workload.output_tokens = options.output_tokens;
-  load.workload.seed = static_cast<std::uint64_t>(users);
+  load.workload.seed = seed;
   load.duration = options.duration;
   load.server_pid = server.pid();
   Relay relay(options);
@@ -52,16 +52,18 @@ struct Probe {
   store::RunRecord measured;
 };
 
-// The probes' leftovers: what their figures have more than the simulation's. What streaming takes
-// is learnt number by number: it is not proportional to the streams, since the cores are shared
-// and a step of many streams leaves them idle no longer than one of few.
+// The probes' leftovers: what their figures have more than the simulation's. The time of a request
+// outside the steps is learnt from the first probe and holds for the others: with one user nothing
+// queues, while with two the waiting for each other's prompts would be taken for it. What streaming
+// takes is learnt number by number: it is not proportional to the streams, since the cores are
+// shared and a step of many streams leaves them idle no longer than one of few.
 Status LearnFromProbes(const SimValidationOptions& options, const std::vector<Probe>& probes,
                        sim::Calibration& calibration) {
   sim::StepCurve streaming;
-  double request_seconds = 0;
+  sim::Calibration known = calibration;
   for (const Probe& probe : probes) {
     TARE_TRY(const store::RunRecord like,
-             SimulateLike(probe.measured, probe.users, options, calibration));
+             SimulateLike(probe.measured, probe.users, options, known));
     const double tpot = probe.measured.summary.tpot.sent.p50 - like.summary.tpot.sent.p50;
     if (!std::isfinite(tpot)) continue;
     streaming.at.push_back(probe.users);
@@ -69,11 +71,13 @@ Status LearnFromProbes(const SimValidationOptions& options, const std::vector<Pr
     const double ttft = probe.measured.summary.ttft.sent.p50 - like.summary.ttft.sent.p50;
     // Before its step a request is received and tokenised; what comes after belongs to both
     // directions, and only their sum can be seen from outside.
-    if (streaming.at.size() == 1 && std::isfinite(ttft)) request_seconds = std::max(0.0, ttft);
+    if (streaming.at.size() == 1 && std::isfinite(ttft)) {
+      known.request_seconds = std::max(0.0, ttft);
+    }
   }
   if (streaming.at.empty()) return {};
-  calibration.streaming = std::move(streaming);
-  calibration.request_seconds = request_seconds;
+  known.streaming = std::move(streaming);
+  calibration = std::move(known);
   return {};
 }
 
@@ -147,16 +151,18 @@ Result<SimValidation> ValidateSimulation(const SimValidationOptions& options) {
   server_options.cancelled = options.cancelled;
   tell("starting the server");
   TARE_TRY(load::LocalServer server, load::LocalServer::Start(server_options));
+  // Another one for every load: prompts of an earlier one would be found in the prefix cache.
+  std::uint64_t seed = 1;
   std::vector<Probe> probes;
   for (const int users : options.probe_users) {
     tell(fmt::format("probe, {} users", users));
-    TARE_TRY(store::RunRecord measured, Measure(options, server, users));
+    TARE_TRY(store::RunRecord measured, Measure(options, server, users, seed++));
     probes.push_back({users, std::move(measured)});
   }
   TARE_RETURN_IF_ERROR(LearnFromProbes(options, probes, validation.calibration));
   for (const int users : options.users) {
     tell(fmt::format("{} users", users));
-    TARE_TRY(store::RunRecord measured, Measure(options, server, users));
+    TARE_TRY(store::RunRecord measured, Measure(options, server, users, seed++));
     TARE_TRY(store::RunRecord simulated,
              SimulateLike(measured, users, options, validation.calibration));
     validation.loads.push_back(Compare(users, std::move(measured), std::move(simulated)));

@@ -26,7 +26,7 @@ struct SimValidationOptions {
   std::filesystem::path server_log;
   sim::Calibration calibration;  // of the same model, flags and machine
   std::vector<int> users = {1, 4, 8};
-  std::vector<int> probe_users = {2, 6};  // rising; the first also gives the time of a request
+  std::vector<int> probe_users = {1, 2, 6};  // rising; the first also gives the time of a request
   Nanos duration = std::chrono::seconds(20);
   int input_tokens = 128, output_tokens = 64;
   std::function<void(const std::string&)> on_progress;  // may be empty

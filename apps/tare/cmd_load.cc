@@ -49,7 +49,8 @@ struct Words {
   int max_input = 0, max_output = 0, cold_starts = 0;
   std::vector<std::string> command;
   std::uint64_t requests = 0, seed = 0;
-  double rate = 0, speedup = 1, shared_prefix = 0, temperature = 0;
+  std::string rate;
+  double speedup = 1, shared_prefix = 0, temperature = 0;
   bool json = false, no_stream = false, insecure = false, no_save = false, self_test = false,
        chunks = false;
 };
@@ -147,15 +148,17 @@ Result<LoadOptions> Understand(const Words& words) {
 
   load::ArrivalSpec& arrival = options.arrival;
   const bool trace = words.arrival.rfind("trace:", 0) == 0;
-  if (words.users > 0 && (words.rate > 0 || trace || !words.search_rate.empty())) {
+  if (words.users > 0 && (!words.rate.empty() || trace || !words.search_rate.empty())) {
     return FailParam(
         "users",
         "--users (closed loop) and --rate, --search-rate or a trace (open loop) exclude "
         "each other");
   }
-  if (words.rate > 0 || trace || !words.search_rate.empty()) {
+  if (!words.rate.empty() || trace || !words.search_rate.empty()) {
     TARE_RETURN_IF_ERROR(load::ParseArrival(words.arrival, arrival));
-    arrival.rate = words.rate;
+    if (!words.rate.empty()) {
+      TARE_TRY(arrival.rate, ParseRatePerSecond(words.rate));
+    }
     arrival.speedup = words.speedup;
     TARE_RETURN_IF_ERROR(ParseBurst(words.burst, arrival));
     TARE_RETURN_IF_ERROR(ParseRamp(words.ramp, arrival));
@@ -471,7 +474,7 @@ void AddLoad(CLI::App& app, Invocation& invocation) {
   command->add_option(
       "--think-time", words->think_time,
       "Pause of a user after an answer: 2s, or exp:2s for random ones of that mean");
-  command->add_option("--rate", words->rate, "Open loop: requests per second");
+  command->add_option("--rate", words->rate, "Open loop: 12 or 12/s requests per second, 30/min");
   command
       ->add_option(
           "--arrival", words->arrival,

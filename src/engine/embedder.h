@@ -41,7 +41,7 @@ struct EmbedderOptions {
 
 struct EmbedderStats {
   // Now.
-  int waiting_requests = 0;  // not all of whose inputs are computed
+  int waiting_requests = 0;  // not answered yet
   std::uint64_t waiting_inputs = 0;
   bool draining = false;
   // Since the start.

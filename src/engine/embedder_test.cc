@@ -101,6 +101,8 @@ TEST(EmbedderTest, StepsTakeOneInputOfEachRequestInTurn) {
   EXPECT_EQ(one.get(), (std::vector<float>{10, 2}));
   EXPECT_EQ(late.get(), (std::vector<float>{20, 2}));
   EXPECT_EQ(f.encoder->steps, (std::vector<std::vector<int>>{{99}, {1, 10, 2}, {3, 4, 5}, {20}}));
+  // The last answer is heard before it is counted; draining waits for both.
+  ASSERT_TRUE(f.embedder->Drain(SteadyClock().Now() + std::chrono::minutes(1)));
   const EmbedderStats stats = f.embedder->Stats();
   EXPECT_EQ(stats.requests_finished, 4u);
   EXPECT_EQ(stats.inputs, 8u);

@@ -417,5 +417,5 @@ void FinishTile(const AttentionTile& tile, const float* state) {
 }  // namespace
 }  // namespace tare::kernels::TARE_KERNELS_NAMESPACE
 
-#include "kernels/generic_rows-inl.h"
 #include "kernels/encoder_rows-inl.h"
+#include "kernels/generic_rows-inl.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "advise/measurement.h"
 #include "sim/simulate.h"
 
 namespace tare::advise {
@@ -21,37 +22,6 @@ econ::JudgedClaim Judged(std::string id, std::string says, std::string where, st
   econ::Judgement judgement = econ::Judge(body);
   return {{std::move(id), std::move(where), std::move(says), "", std::move(kind), std::move(body)},
           std::move(judgement)};
-}
-
-store::LatencyPair& PairOf(store::RunSummary& summary, Metric metric) {
-  switch (metric) {
-    case Metric::kTtft:
-      return summary.ttft;
-    case Metric::kItl:
-      return summary.itl;
-    case Metric::kTpot:
-      return summary.tpot;
-    case Metric::kE2e:
-      break;
-  }
-  return summary.e2e;
-}
-
-void Set(Percentile percentile, double seconds, store::LatencyFigure& figure) {
-  switch (percentile) {
-    case Percentile::kP50:
-      figure.p50 = seconds;
-      break;
-    case Percentile::kP90:
-      figure.p90 = seconds;
-      break;
-    case Percentile::kP95:
-      figure.p95 = seconds;
-      break;
-    case Percentile::kP99:
-      figure.p99 = seconds;
-      break;
-  }
 }
 
 }  // namespace
@@ -122,16 +92,16 @@ store::RunRecord RecordOfFigures(const Candidate& candidate, const LoadPlan& loa
   summary.output_tokens_per_s = claimed.output_tokens_per_s;
   summary.requests_per_s = claimed.output_tokens_per_s / load.output_tokens;
   for (const Metric metric : kMetrics) {
-    store::LatencyFigure& figure = PairOf(summary, metric).sent;
+    store::LatencyFigure& figure = (summary.*PlaceOf(metric)).sent;
     figure.mean = figure.max = kUnknown;
     figure.n = enough;
-    for (const Percentile percentile : kPercentiles) Set(percentile, kUnknown, figure);
+    for (const Percentile percentile : kPercentiles) figure.*PlaceOf(percentile) = kUnknown;
   }
   for (const LatencyLimit& one : claimed.latency) {
-    Set(one.percentile, one.limit_s, PairOf(summary, one.metric).sent);
+    (summary.*PlaceOf(one.metric)).sent.*PlaceOf(one.percentile) = one.limit_s;
   }
   for (const Metric metric : kMetrics) {
-    PairOf(summary, metric).intended = PairOf(summary, metric).sent;
+    (summary.*PlaceOf(metric)).intended = (summary.*PlaceOf(metric)).sent;
   }
   record.target[sim::kPredictionErrorKey] = {
       {"rate", claimed.error}, {"first_token", claimed.error}, {"source", claimed.source}};

@@ -22,39 +22,14 @@ constexpr double kDeviationOfMeanError = 1.2533141373155;  // sqrt(pi / 2)
 // A known error rests on some dozens of measured points.
 constexpr double kErrorDegreesOfFreedom = 30;
 
-const store::LatencyPair& PairOf(const store::RunSummary& summary, Metric metric) {
-  switch (metric) {
-    case Metric::kTtft:
-      return summary.ttft;
-    case Metric::kItl:
-      return summary.itl;
-    case Metric::kTpot:
-      return summary.tpot;
-    case Metric::kE2e:
-      return summary.e2e;
-  }
-  return summary.e2e;
-}
-
 const store::LatencyFigure& FigureOf(const store::RunSummary& summary, Metric metric,
                                      bool from_intended) {
-  const store::LatencyPair& pair = PairOf(summary, metric);
+  const store::LatencyPair& pair = summary.*PlaceOf(metric);
   return from_intended ? pair.intended : pair.sent;
 }
 
 double PercentileIn(const store::LatencyFigure& figure, Percentile percentile) {
-  if (figure.n < SamplesNeeded(percentile)) return kNone;
-  switch (percentile) {
-    case Percentile::kP50:
-      return figure.p50;
-    case Percentile::kP90:
-      return figure.p90;
-    case Percentile::kP95:
-      return figure.p95;
-    case Percentile::kP99:
-      return figure.p99;
-  }
-  return kNone;
+  return figure.n < SamplesNeeded(percentile) ? kNone : figure.*PlaceOf(percentile);
 }
 
 std::vector<double> Blocks(const std::vector<double>& tokens_by_second) {
@@ -164,6 +139,34 @@ void FillLatencies(const std::vector<store::RunRecord>& records,
 }
 
 }  // namespace
+
+store::LatencyPair store::RunSummary::*PlaceOf(Metric metric) {
+  switch (metric) {
+    case Metric::kTtft:
+      return &store::RunSummary::ttft;
+    case Metric::kItl:
+      return &store::RunSummary::itl;
+    case Metric::kTpot:
+      return &store::RunSummary::tpot;
+    case Metric::kE2e:
+      break;
+  }
+  return &store::RunSummary::e2e;
+}
+
+double store::LatencyFigure::*PlaceOf(Percentile percentile) {
+  switch (percentile) {
+    case Percentile::kP50:
+      return &store::LatencyFigure::p50;
+    case Percentile::kP90:
+      return &store::LatencyFigure::p90;
+    case Percentile::kP95:
+      return &store::LatencyFigure::p95;
+    case Percentile::kP99:
+      break;
+  }
+  return &store::LatencyFigure::p99;
+}
 
 bool LevelResult::KeepsLevels() const {
   return errors_kept && invalid.empty() && ok > 0 &&

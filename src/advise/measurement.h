@@ -24,6 +24,10 @@ struct RunSamples {
 };
 RunSamples SamplesOf(const store::RunRecord& record, bool from_intended);
 
+// Where a record's summary has the figures of a metric, and where these have a percentile.
+store::LatencyPair store::RunSummary::*PlaceOf(Metric metric);
+double store::LatencyFigure::*PlaceOf(Percentile percentile);
+
 // Where LiveBench leaves a run's others_share in the record's target.
 inline constexpr const char* kOthersShareKey = "cpu_share_of_others";
 

@@ -80,6 +80,20 @@ struct ChatRequest {
   std::string wire_body;
   // Parts of it that only such upstreams can fulfil; the local engine refuses with the first.
   std::vector<Error> unsupported;
+
+  // What there is to read: bytes of text that is yet to be tokenized, and tokens given as such.
+  struct InputSize {
+    std::size_t bytes = 0, tokens = 0;
+  };
+  InputSize input_size() const {
+    InputSize size{messages_json.size() + tools_json.size() + prompt.size() + answer_prefix.size(),
+                   prompt_tokens.size()};
+    if (embeddings) {
+      size.bytes += embeddings->text_bytes();
+      size.tokens += embeddings->token_count();
+    }
+    return size;
+  }
 };
 
 struct TokenLogprob {

@@ -40,14 +40,8 @@ std::string RandomPrefix() {
 std::pair<std::int64_t, std::int64_t> EstimateTokens(const api::ChatRequest& request) {
   constexpr std::size_t kBytesPerToken = 3;
   constexpr std::int64_t kUsualAnswer = 1024;
-  std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
-                      request.prompt.size() + request.answer_prefix.size();
-  std::size_t given = request.prompt_tokens.size();
-  if (request.embeddings) {
-    bytes += request.embeddings->text_bytes();
-    given += request.embeddings->token_count();
-  }
-  const std::size_t prompt = bytes / kBytesPerToken + given;
+  const auto [bytes, tokens] = request.input_size();
+  const std::size_t prompt = bytes / kBytesPerToken + tokens;
   const std::int64_t answer = request.max_tokens ? *request.max_tokens : kUsualAnswer;
   return {static_cast<std::int64_t>(prompt), answer * request.n};
 }

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <ctime>
-#include <mutex>
-#include <optional>
-#include <shared_mutex>
 #include <utility>
 
 #include "api/embeddings.h"
 #include "api/wire_error.h"
+#include "gateway/submission.h"
 #include "gateway/task_queue.h"
 
 namespace tare::gateway {
@@ -26,64 +24,9 @@ tl::unexpected<Error> Refuse(const char* param, std::string message, const char*
   return tl::unexpected(Error{ErrorKind::kInvalidArgument, std::move(message), param, code});
 }
 
-// The way to the embedder for whoever may outlive it: what its step thread holds must not own it.
-class Door {
- public:
-  explicit Door(engine::Embedder* embedder) : embedder_(embedder) {}
-  void Close() {
-    std::unique_lock lock(mutex_);
-    embedder_ = nullptr;
-  }
-  Result<engine::Embedder::Handle> Submit(engine::EmbedRequest request,
-                                          engine::Embedder::Done done) {
-    std::shared_lock lock(mutex_);
-    if (embedder_ == nullptr) return Fail(ErrorKind::kUnavailable, "the model is being unloaded");
-    return embedder_->Submit(std::move(request), std::move(done));
-  }
-  void Cancel(engine::Embedder::Handle handle) {
-    std::shared_lock lock(mutex_);
-    if (embedder_ != nullptr) embedder_->Cancel(handle);
-  }
-
- private:
-  std::shared_mutex mutex_;
-  engine::Embedder* embedder_;
-};
-
-// Shared by the call's handle and the task that submits it.
-class Submission {
- public:
-  explicit Submission(std::shared_ptr<Door> door) : door_(std::move(door)) {}
-
-  Status Submit(engine::EmbedRequest request, engine::Embedder::Done done) {
-    std::lock_guard lock(mutex_);
-    if (cancelled_) return Fail(ErrorKind::kCancelled, "the client left before the start");
-    TARE_TRY(handle_, door_->Submit(std::move(request), std::move(done)));
-    return {};
-  }
-  void Cancel() {
-    std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    if (handle_) door_->Cancel(*handle_);
-  }
-
- private:
-  const std::shared_ptr<Door> door_;
-  std::mutex mutex_;
-  std::optional<engine::Embedder::Handle> handle_;
-  bool cancelled_ = false;
-};
-
-class EmbeddingsCall final : public ChatCall {
- public:
-  explicit EmbeddingsCall(std::shared_ptr<Submission> submission)
-      : submission_(std::move(submission)) {}
-  ~EmbeddingsCall() override { submission_->Cancel(); }
-  void Cancel() override { submission_->Cancel(); }
-
- private:
-  const std::shared_ptr<Submission> submission_;
-};
+using EmbedderDoor = Door<engine::Embedder, engine::Embedder::Handle>;
+using EmbedderSubmission = Submission<engine::Embedder, engine::Embedder::Handle>;
+using EmbedderCall = SubmittedCall<engine::Embedder, engine::Embedder::Handle>;
 
 // What writing an answer needs to know.
 struct AnswerForm {
@@ -117,7 +60,7 @@ void Answer(ChatSink& sink, const AnswerForm& form, const std::vector<float>& ve
 struct LocalEmbeddings::Impl {
   std::string name;
   std::shared_ptr<engine::Embedder> embedder;
-  std::shared_ptr<Door> door;
+  std::shared_ptr<EmbedderDoor> door;
   // Of large answers. What runs there and in the step thread may outlive this object.
   std::shared_ptr<TaskQueue> writers = std::make_shared<TaskQueue>(kMaxLarge);
   std::shared_ptr<std::atomic<int>> writing = std::make_shared<std::atomic<int>>(0);
@@ -184,7 +127,7 @@ struct LocalEmbeddings::Impl {
     return form;
   }
 
-  Status Start(const api::ChatRequest& request, Submission& submission,
+  Status Start(const api::ChatRequest& request, EmbedderSubmission& submission,
                std::shared_ptr<ChatSink> sink) {
     TARE_TRY(AnswerForm form, Form(*request.embeddings));
     engine::EmbedRequest embed;
@@ -211,7 +154,7 @@ LocalEmbeddings::LocalEmbeddings(std::string name, std::shared_ptr<engine::Embed
     : impl_(std::make_unique<Impl>()) {
   impl_->name = std::move(name);
   impl_->embedder = std::move(embedder);
-  impl_->door = std::make_shared<Door>(impl_->embedder.get());
+  impl_->door = std::make_shared<EmbedderDoor>(impl_->embedder.get());
 }
 LocalEmbeddings::~LocalEmbeddings() { impl_->door->Close(); }
 
@@ -234,10 +177,10 @@ Result<std::unique_ptr<ChatCall>> LocalEmbeddings::Chat(api::ChatRequest request
                                        request.model));
   }
   if (!request.unsupported.empty()) return tl::unexpected(request.unsupported.front());
-  auto submission = std::make_shared<Submission>(impl_->door);
+  auto submission = std::make_shared<EmbedderSubmission>(impl_->door);
   if (request.embeddings->text_bytes() <= kInlineBytes) {
     TARE_RETURN_IF_ERROR(impl_->Start(request, *submission, std::move(sink)));
-    return std::make_unique<EmbeddingsCall>(std::move(submission));
+    return std::make_unique<EmbedderCall>(std::move(submission));
   }
   auto task = [impl = impl_.get(), request = std::move(request), submission,
                sink = std::move(sink)]() mutable {
@@ -250,7 +193,7 @@ Result<std::unique_ptr<ChatCall>> LocalEmbeddings::Chat(api::ChatRequest request
     impl_->tokenizing.fetch_sub(1);
     return Fail(ErrorKind::kUnavailable, "{} large requests wait already; retry later", kMaxLarge);
   }
-  return std::make_unique<EmbeddingsCall>(std::move(submission));
+  return std::make_unique<EmbedderCall>(std::move(submission));
 }
 
 Result<std::vector<TokenId>> LocalEmbeddings::Tokenize(const api::ChatRequest& request,

@@ -3,13 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <utility>
 
 #include "api/tool_call_parser.h"
 #include "api/wire_error.h"
+#include "gateway/submission.h"
 #include "gateway/task_queue.h"
 #include "model/text.h"
 
@@ -84,65 +83,9 @@ class EngineSink final : public engine::GenerateSink {
   std::optional<api::ToolCallParser> tool_calls_;  // where the request has tools
 };
 
-// The way to the engine for whoever may outlive it. The engine must not be owned by what its own
-// step thread holds (its destructor joins that thread), so this points to it until it is closed.
-class EngineDoor {
- public:
-  explicit EngineDoor(engine::Engine* engine) : engine_(engine) {}
-  void Close() {
-    std::unique_lock lock(mutex_);
-    engine_ = nullptr;
-  }
-  Result<engine::RequestHandle> Submit(engine::GenerateRequest request,
-                                       std::shared_ptr<engine::GenerateSink> sink) {
-    std::shared_lock lock(mutex_);
-    if (engine_ == nullptr) return Fail(ErrorKind::kUnavailable, "the model is being unloaded");
-    return engine_->Submit(std::move(request), std::move(sink));
-  }
-  void Cancel(engine::RequestHandle handle) {
-    std::shared_lock lock(mutex_);
-    if (engine_ != nullptr) engine_->Cancel(handle);
-  }
-
- private:
-  std::shared_mutex mutex_;
-  engine::Engine* engine_;
-};
-
-// Shared by the call's handle and the task that submits it.
-class Submission {
- public:
-  explicit Submission(std::shared_ptr<EngineDoor> door) : door_(std::move(door)) {}
-
-  Status Submit(engine::GenerateRequest request, std::shared_ptr<engine::GenerateSink> sink) {
-    std::lock_guard lock(mutex_);
-    if (cancelled_) return Fail(ErrorKind::kCancelled, "the client left before the start");
-    TARE_TRY(handle_, door_->Submit(std::move(request), std::move(sink)));
-    return {};
-  }
-  void Cancel() {
-    std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    if (handle_) door_->Cancel(*handle_);
-  }
-
- private:
-  const std::shared_ptr<EngineDoor> door_;
-  std::mutex mutex_;
-  std::optional<engine::RequestHandle> handle_;
-  bool cancelled_ = false;
-};
-
-class LocalCall final : public ChatCall {
- public:
-  explicit LocalCall(std::shared_ptr<Submission> submission) : submission_(std::move(submission)) {}
-  ~LocalCall() override { submission_->Cancel(); }
-  void Cancel() override { submission_->Cancel(); }
-
- private:
-  const std::shared_ptr<Submission> submission_;
-};
-
+using EngineDoor = Door<engine::Engine, engine::RequestHandle>;
+using EngineSubmission = Submission<engine::Engine, engine::RequestHandle>;
+using EngineCall = SubmittedCall<engine::Engine, engine::RequestHandle>;
 using AdapterPointer = std::shared_ptr<const model::LoraAdapter>;
 
 engine::GenerateRequest ToEngine(const api::ChatRequest& request, std::vector<TokenId> prompt,
@@ -254,8 +197,8 @@ struct LocalUpstream::Impl {
         PromptParam(request), api::kContextLengthExceeded});
   }
 
-  Status Start(const api::ChatRequest& request, AdapterPointer adapter, Submission& submission,
-               std::shared_ptr<ChatSink> sink) const {
+  Status Start(const api::ChatRequest& request, AdapterPointer adapter,
+               EngineSubmission& submission, std::shared_ptr<ChatSink> sink) const {
     TARE_TRY(std::vector<TokenId> prompt, Encode(request, true));
     TARE_RETURN_IF_ERROR(CheckLength(request, prompt.size()));
     return submission.Submit(
@@ -329,7 +272,7 @@ Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
   }
   TARE_TRY(AdapterPointer adapter, impl_->Resolve(request.model));
   if (!request.unsupported.empty()) return tl::unexpected(request.unsupported.front());
-  auto submission = std::make_shared<Submission>(impl_->door);
+  auto submission = std::make_shared<EngineSubmission>(impl_->door);
   const std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
                             request.prompt.size() + request.answer_prefix.size();
   if (bytes <= kInlinePromptBytes) {
@@ -348,7 +291,7 @@ Result<std::unique_ptr<ChatCall>> LocalUpstream::Chat(api::ChatRequest request,
                   kMaxLargePrompts);
     }
   }
-  return std::make_unique<LocalCall>(std::move(submission));
+  return std::make_unique<EngineCall>(std::move(submission));
 }
 
 Result<std::vector<TokenId>> LocalUpstream::Tokenize(const api::ChatRequest& request,

@@ -10,18 +10,12 @@ namespace tare::gateway {
 namespace {
 
 // Estimates for balancing only; what an answer really takes corrects them as it comes.
-constexpr std::int64_t kBytesPerToken = 4;
+constexpr std::size_t kBytesPerToken = 4;
 constexpr std::int64_t kUsualAnswer = 256;  // tokens, when the client names no bound
 
 std::int64_t PromptTokens(const api::ChatRequest& request) {
-  std::size_t bytes = request.messages_json.size() + request.tools_json.size() +
-                      request.prompt.size() + request.answer_prefix.size();
-  std::size_t given = request.prompt_tokens.size();
-  if (request.embeddings) {
-    bytes += request.embeddings->text_bytes();
-    given += request.embeddings->token_count();
-  }
-  return static_cast<std::int64_t>(bytes) / kBytesPerToken + static_cast<std::int64_t>(given);
+  const auto [bytes, tokens] = request.input_size();
+  return static_cast<std::int64_t>(bytes / kBytesPerToken + tokens);
 }
 
 std::int64_t AnswerTokens(const api::ChatRequest& request) {

@@ -3,25 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <optional>
 
+#include "kernels/per_isa_test.h"
 #include "kernels/test_data.h"
 
 namespace tare::kernels {
 namespace {
 
-class ElementwisePerIsa : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!IsSupported(GetParam())) {
-      GTEST_SKIP() << "this processor lacks " << ToString(GetParam());
-    }
-    isa_.emplace(GetParam());
-    ASSERT_TRUE(isa_->ok());
-  }
-  std::optional<ScopedIsa> isa_;
-  ThreadPool pool_{2};
-};
+class ElementwisePerIsa : public PerIsaTest {};
 
 TEST_P(ElementwisePerIsa, RmsNormFollowsItsFormulaAndKeepsTheResidual) {
   for (const std::int64_t cols : {576, 33, 1}) {
@@ -139,9 +128,7 @@ TEST_P(ElementwisePerIsa, AddToAddsEverything) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], before[i] + delta[i]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, ElementwisePerIsa,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx),
-                         [](const auto& param) { return std::string(ToString(param.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, ElementwisePerIsa, kEveryIsa, NameOfIsa);
 
 }  // namespace
 }  // namespace tare::kernels

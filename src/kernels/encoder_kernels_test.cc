@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <numeric>
-#include <optional>
 
+#include "kernels/per_isa_test.h"
 #include "kernels/test_data.h"
 
 namespace tare::kernels {
@@ -13,18 +13,7 @@ namespace {
 
 std::size_t Z(std::int64_t value) { return static_cast<std::size_t>(value); }
 
-class EncoderPerIsa : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!IsSupported(GetParam())) {
-      GTEST_SKIP() << "this processor lacks " << ToString(GetParam());
-    }
-    isa_.emplace(GetParam());
-    ASSERT_TRUE(isa_->ok());
-  }
-  std::optional<ScopedIsa> isa_;
-  ThreadPool pool_{2};
-};
+class EncoderPerIsa : public PerIsaTest {};
 
 TEST_P(EncoderPerIsa, LayerNormFollowsItsFormulaWithAndWithoutResidual) {
   for (const std::int64_t cols : {384, 33, 1}) {
@@ -129,9 +118,7 @@ TEST_P(EncoderPerIsa, ASequenceHasTheSameBitsAloneAndAmongOthers) {
   EXPECT_EQ(together, alone);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, EncoderPerIsa,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& param) { return std::string(ToString(param.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, EncoderPerIsa, kEveryIsa, NameOfIsa);
 
 }  // namespace
 }  // namespace tare::kernels

@@ -2,25 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
-
+#include "kernels/per_isa_test.h"
 #include "kernels/test_data.h"
 
 namespace tare::kernels {
 namespace {
 
-class GroupedPerIsa : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!IsSupported(GetParam())) {
-      GTEST_SKIP() << "this processor lacks " << ToString(GetParam());
-    }
-    isa_.emplace(GetParam());
-    ASSERT_TRUE(isa_->ok());
-  }
-  std::optional<ScopedIsa> isa_;
-  ThreadPool pool_{2};
-};
+class GroupedPerIsa : public PerIsaTest {};
 
 // Groups of no, one, few and many rows over matrices of two heights: every bit as MatMul gives it.
 TEST_P(GroupedPerIsa, GivesTheBitsOfMatMul) {
@@ -88,9 +76,7 @@ TEST_P(GroupedPerIsa, NothingToDoIsNoWork) {
   grouped.Run({&empty, 1}, nullptr, pool_);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, GroupedPerIsa,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx),
-                         [](const auto& param) { return std::string(ToString(param.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, GroupedPerIsa, kEveryIsa, NameOfIsa);
 
 }  // namespace
 }  // namespace tare::kernels

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
-
+#include "kernels/per_isa_test.h"
 #include "kernels/test_data.h"
 
 namespace tare::kernels {
@@ -77,15 +76,8 @@ struct Head {
   }
 };
 
-class AttentionPerIsa : public testing::TestWithParam<Isa> {
+class AttentionPerIsa : public PerIsaTest {
  protected:
-  void SetUp() override {
-    if (!IsSupported(GetParam())) {
-      GTEST_SKIP() << "this processor lacks " << ToString(GetParam());
-    }
-    isa_.emplace(GetParam());
-    ASSERT_TRUE(isa_->ok());
-  }
   // Feeds `head` in chunks of the given sizes and returns the outputs of all tokens.
   std::vector<float> Run(const Head& head, KvType type, const std::vector<int>& chunks,
                          float scale) {
@@ -107,8 +99,6 @@ class AttentionPerIsa : public testing::TestWithParam<Isa> {
     }
     return out;
   }
-  std::optional<ScopedIsa> isa_;
-  ThreadPool pool_{2};
 };
 
 TEST_P(AttentionPerIsa, AgreesWithDoublePrecision) {
@@ -217,9 +207,7 @@ TEST_P(AttentionPerIsa, ReusedPagesKeepNothingOfTheirPast) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, AttentionPerIsa,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx),
-                         [](const auto& param) { return std::string(ToString(param.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, AttentionPerIsa, kEveryIsa, NameOfIsa);
 
 TEST(KvPages, CopyAndDiscardActOnWholePages) {
   ThreadPool pool(1);

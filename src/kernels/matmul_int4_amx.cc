@@ -9,30 +9,16 @@
 // sums of 16 x 16 outputs therefore stay in registers for all groups of a chunk. (Least time of 60
 // turns, family 6 model 207, 2026-11-30: 512 x 1024 x 2048 in Q4_0 4.8 ms; with BF16 tiles and two
 // products 5.7 ms; with sums in memory and inputs shared by four panels 5.1 ms.)
-//
-// Blocking, from the inside out: 4 panels x 2 cells of weights, unpacked to tiles (16 KiB), stay in
-// L1 for up to 512 rows; the rows' inputs of 2 cells (128 KiB) stay in L2 for 256 features; then
-// the sums (512 KiB) rest in a buffer while the next 2 cells follow (not in y, whose rows lie a
-// power of two apart in most models and would share cache sets).
 #if defined(__x86_64__)
-#include "kernels/amx-inl.h"
+#include "kernels/amx_many_rows-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels::amx {
 namespace {
 
 constexpr std::int64_t kVnniRows = 4;
-constexpr std::int64_t kPanelsAtOnce = 4;    // of a chunk
-constexpr std::int64_t kPanelsOfGroup = 16;  // that share a pass over the activations
-constexpr std::int64_t kCellsAtOnce = 2;
-constexpr std::int64_t kGroupsAtOnce = 2 * kCellsAtOnce;
-constexpr std::int64_t kRowsAtOnce = 512;
-constexpr std::int64_t kTileBytes = 1024;
-constexpr int kSums = kBlockRows * kPanelCols;
 constexpr std::int64_t kLag = 2;  // products between storing and adding one
 constexpr std::int64_t kSlots = 4;
-
-TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 // One panel's weights of a chunk as tiles, with the scale and minimum of each.
 struct alignas(4096) Tiles {
@@ -44,11 +30,6 @@ struct alignas(4096) Tiles {
 // Product tiles on their way to vector registers.
 struct alignas(4096) Products {
   std::int32_t values[kSlots][kSums];
-};
-
-// Sums of 512 rows x 256 features between chunks.
-struct alignas(64) Partial {
-  float tiles[kRowsAtOnce / kBlockRows][kPanelsOfGroup][kSums];
 };
 
 template <bool kMinimum>
@@ -163,47 +144,28 @@ TARE_KERNEL_INLINE void Chunk(Adder adder, std::int64_t blocks, const std::int8_
 template <bool kMinimum>
 void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
               std::int64_t end) {
-  TileConfig config;
-  for (int tile = 0; tile < 8; ++tile) SetTile(config, tile, 16, kLineBytes);
-  LoadTileConfig(config);
-  Tiles tiles[kPanelsAtOnce];
   Products products;
-  Partial partial;
   const std::int64_t groups_of_row = 2 * x.cells;
-  const std::int64_t blocks = (x.rows + kBlockRows - 1) / kBlockRows;
-  constexpr std::int64_t kBlocksAtOnce = kRowsAtOnce / kBlockRows;
-  for (std::int64_t first = 0; first < blocks; first += kBlocksAtOnce) {
-    const std::int64_t past = Least(first + kBlocksAtOnce, blocks);
-    for (std::int64_t group_begin = begin; group_begin < end; group_begin += kPanelsOfGroup) {
-      const std::int64_t group_end = Least(group_begin + kPanelsOfGroup, end);
-      for (std::int64_t cell = 0; cell < w.cells; cell += kCellsAtOnce) {
-        const std::int64_t cells = Least(w.cells - cell, kCellsAtOnce);
-        for (std::int64_t panel = group_begin; panel < group_end; panel += kPanelsAtOnce) {
-          const std::int64_t width = Least(group_end - panel, kPanelsAtOnce);
-          for (std::int64_t p = 0; p < width; ++p) {
-            Unpack<kMinimum>(CellAt(w, panel + p, cell), cells, w.cell_bytes, tiles[p]);
-          }
-          const std::int64_t group = first * groups_of_row + 2 * cell;
-          const std::int64_t at = group * kBlockRows;
-          Chunk<kMinimum>({.weights = tiles,
-                           .panels = width,
-                           .groups = 2 * cells,
-                           .is_first = cell == 0,
-                           .steps = x.steps + at,
-                           .half_sums = x.half_sums + at,
-                           .input_step = groups_of_row * kBlockRows,
-                           .totals = partial.tiles[0] + (panel - group_begin),
-                           .total_step = kPanelsOfGroup},
-                          past - first, x.codes + group * kTileBytes, groups_of_row * kTileBytes,
-                          products);
-        }
-      }
-      for (std::int64_t block = first; block < past; ++block) {
-        CopyOut(w, x, out, block, group_begin, group_end, partial.tiles[block - first][0]);
-      }
-    }
-  }
-  ReleaseTiles();
+  ForManyRows<Tiles>(
+      w, x, out, begin, end,
+      [&](const std::uint8_t* cell, std::int64_t cells, Tiles& tiles) {
+        Unpack<kMinimum>(cell, cells, w.cell_bytes, tiles);
+      },
+      [&](const Tiles* tiles, const ManyRowsChunk& chunk) {
+        const std::int64_t group = chunk.first * groups_of_row + 2 * chunk.cell;
+        const std::int64_t at = group * kBlockRows;
+        Chunk<kMinimum>({.weights = tiles,
+                         .panels = chunk.panels,
+                         .groups = 2 * chunk.cells,
+                         .is_first = chunk.cell == 0,
+                         .steps = x.steps + at,
+                         .half_sums = x.half_sums + at,
+                         .input_step = groups_of_row * kBlockRows,
+                         .totals = chunk.totals,
+                         .total_step = kPanelsOfGroup},
+                        chunk.past - chunk.first, x.codes + group * kTileBytes,
+                        groups_of_row * kTileBytes, products);
+      });
 }
 
 }  // namespace

@@ -8,29 +8,15 @@
 // The four inputs k..k+3 whose codes share 32 bits of a line become the pairs (k, k+2) and (k+1,
 // k+3) of two tile rows, because that is what shifts give; QuantizeTileRow orders the activations
 // alike.
-//
-// Blocking, from the inside out: 4 panels x 2 cells of weights, unpacked to tiles (16 KiB), stay in
-// L1 for up to 512 rows; the rows' inputs of 2 cells (256 KiB) stay in L2 for 256 features; then
-// the sums (512 KiB) rest in a buffer while the next 2 cells follow (not in y, whose rows lie a
-// power of two apart in most models and would share cache sets).
 #if defined(__x86_64__)
-#include "kernels/amx-inl.h"
+#include "kernels/amx_many_rows-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels::amx {
 namespace {
 
 constexpr std::int64_t kVnniRows = 4;
-constexpr std::int64_t kPanelsAtOnce = 4;    // of a chunk
-constexpr std::int64_t kPanelsOfGroup = 16;  // that share a pass over the activations
-constexpr std::int64_t kCellsAtOnce = 2;
-constexpr std::int64_t kGroupsAtOnce = 2 * kCellsAtOnce;
-constexpr std::int64_t kRowsAtOnce = 512;
-constexpr std::int64_t kTileBytes = 1024;
 constexpr std::int64_t kTileHalves = kTileBytes / 2;
-constexpr int kSums = kBlockRows * kPanelCols;
-
-TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 // One panel's weights of a chunk as tiles of BF16 codes, with the scale of each.
 struct alignas(4096) Tiles {
@@ -40,11 +26,6 @@ struct alignas(4096) Tiles {
 
 struct alignas(4096) Products {
   float values[2][kPanelsAtOnce][kSums];
-};
-
-// Sums of 512 rows x 256 features between chunks.
-struct alignas(64) Partial {
-  float tiles[kRowsAtOnce / kBlockRows][kPanelsOfGroup][kSums];
 };
 
 // Bytes: moved to the top of 32 bits and converted, they are exact floats of 8 significant bits,
@@ -139,39 +120,21 @@ TARE_KERNEL_INLINE void Block(const Tiles* weights, std::int64_t width, std::int
 
 void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
               std::int64_t end) {
-  TileConfig config;
-  for (int tile = 0; tile < 8; ++tile) SetTile(config, tile, 16, kLineBytes);
-  LoadTileConfig(config);
-  Tiles tiles[kPanelsAtOnce];
   Products products;
-  Partial partial;
-  const std::int64_t blocks = (x.rows + kBlockRows - 1) / kBlockRows;
-  constexpr std::int64_t kBlocksAtOnce = kRowsAtOnce / kBlockRows;
-  for (std::int64_t first = 0; first < blocks; first += kBlocksAtOnce) {
-    const std::int64_t past = Least(first + kBlocksAtOnce, blocks);
-    for (std::int64_t group_begin = begin; group_begin < end; group_begin += kPanelsOfGroup) {
-      const std::int64_t group_end = Least(group_begin + kPanelsOfGroup, end);
-      for (std::int64_t cell = 0; cell < w.cells; cell += kCellsAtOnce) {
-        const std::int64_t cells = Least(w.cells - cell, kCellsAtOnce);
-        for (std::int64_t panel = group_begin; panel < group_end; panel += kPanelsAtOnce) {
-          const std::int64_t width = Least(group_end - panel, kPanelsAtOnce);
-          for (std::int64_t p = 0; p < width; ++p) {
-            Unpack(CellAt(w, panel + p, cell), cells, w.cell_bytes, tiles[p]);
-          }
-          for (std::int64_t block = first; block < past; ++block) {
-            const std::int64_t at = 2 * (block * x.cells + cell);
-            const std::uint16_t* input = x.tiles + at * 2 * kTileHalves;
-            Block(tiles, width, 2 * cells, input, cell == 0,
-                  partial.tiles[block - first] + (panel - group_begin), products);
-          }
+  ForManyRows<Tiles>(
+      w, x, out, begin, end,
+      [&](const std::uint8_t* cell, std::int64_t cells, Tiles& tiles) {
+        Unpack(cell, cells, w.cell_bytes, tiles);
+      },
+      [&](const Tiles* tiles, const ManyRowsChunk& chunk) {
+        float(*totals)[kSums] = chunk.totals;
+        for (std::int64_t block = chunk.first; block < chunk.past; ++block) {
+          const std::int64_t at = 2 * (block * x.cells + chunk.cell);
+          Block(tiles, chunk.panels, 2 * chunk.cells, x.tiles + at * 2 * kTileHalves,
+                chunk.cell == 0, totals, products);
+          totals += kPanelsOfGroup;
         }
-      }
-      for (std::int64_t block = first; block < past; ++block) {
-        CopyOut(w, x, out, block, group_begin, group_end, partial.tiles[block - first][0]);
-      }
-    }
-  }
-  ReleaseTiles();
+      });
 }
 
 }  // namespace

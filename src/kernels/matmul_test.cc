@@ -4,9 +4,9 @@
 
 #include <cstdlib>
 #include <limits>
-#include <optional>
 
 #include "kernels/matmul_impl.h"
+#include "kernels/per_isa_test.h"
 #include "kernels/test_data.h"
 
 namespace tare::kernels {
@@ -37,18 +37,7 @@ std::vector<float> Column(const PackedMatrix& w, std::int64_t k, ThreadPool& poo
   return y;
 }
 
-class PerIsa : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!IsSupported(GetParam())) {
-      GTEST_SKIP() << "this processor lacks " << ToString(GetParam());
-    }
-    isa_.emplace(GetParam());
-    ASSERT_TRUE(isa_->ok());
-  }
-  std::optional<ScopedIsa> isa_;
-  ThreadPool pool_{2};
-};
+class PerIsa : public PerIsaTest {};
 
 struct Shape {
   std::int64_t m, n, k;
@@ -340,9 +329,7 @@ TEST_P(PerIsa, SurvivesZerosAndExtremeInputs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, PerIsa,
-                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx),
-                         [](const auto& param) { return std::string(ToString(param.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, PerIsa, kEveryIsa, NameOfIsa);
 
 TEST(PackedMatrix, EveryStoredTypePacksIntoEveryWeightType) {
   ThreadPool pool(2);

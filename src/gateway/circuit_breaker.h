@@ -23,10 +23,13 @@ class CircuitBreaker {
   // Whether a request may go now. A true answer in half-open state makes it the probe: exactly one
   // of OnSuccess, OnFailure and OnNoVerdict must follow.
   bool Allow(Nanos now) {
-    if (!open_) return true;
-    if (probing_ || now < opened_ + options_.open_for) return false;
-    probing_ = true;
+    if (!WouldAllow(now)) return false;
+    probing_ = open_;
     return true;
+  }
+  // The same, without becoming the probe.
+  bool WouldAllow(Nanos now) const {
+    return !open_ || (!probing_ && now >= opened_ + options_.open_for);
   }
   void OnSuccess() {
     open_ = probing_ = false;

@@ -316,6 +316,13 @@ TEST_P(CutStreamTest, IsAnErrorWhereNothingGoesOn) {
   EXPECT_GT(interrupted, 200);
   EXPECT_EQ(desk.Charged(), Charge(whole, whole * author.tokens()))
       << "an answer that ends in an error costs nothing";
+  if (!chat) return;
+  // Nor does it cost what others are continued with: a completion goes on at any server.
+  for (int i = 0; i < 20; ++i) {
+    author.Cut({author.Message("", false).find("\\n\\n")});
+    ASSERT_TRUE(Whole(desk.Ask(/*chat=*/false), author)) << i;
+    ASSERT_EQ(author.asked(), 2);
+  }
 }
 
 RC_GTEST_PROP(CutStream, AnyTextCutTwiceIsWholeOrAnError, ()) {

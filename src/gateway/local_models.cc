@@ -243,11 +243,13 @@ Result<LocalModels::Renewal> LocalModels::Renew(const std::vector<LocalSpec>& sp
   return renewal;
 }
 
-void LocalModels::TakeAdapters(const LoadedModel& before, const LoadedModel& model) {
+void TakeAdapters(const LoadedModel& before, const LoadedModel& model) {
   if (before.adapters == nullptr || model.adapters == nullptr) return;  // embeddings have none
   for (const engine::AdapterInfo& adapter : before.adapters->List()) {
-    if (model.adapters->Find(adapter.name) != nullptr) continue;
-    const Status taken = model.adapters->Load(adapter.name, adapter.folder, /*replace=*/false);
+    const auto& given = before.spec.options.adapters;
+    const std::pair flag(adapter.name, adapter.folder);
+    if (std::find(given.begin(), given.end(), flag) != given.end()) continue;
+    const Status taken = model.adapters->Load(adapter.name, adapter.folder, /*replace=*/true);
     if (taken) continue;
     LogWarn("the adapter '{}' does not go on with the renewed '{}': {}", adapter.name,
             model.spec.served_name, taken.error().message);

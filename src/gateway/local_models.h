@@ -69,9 +69,6 @@ class LocalModels {
 
  private:
   Result<std::shared_ptr<const LoadedModel>> Load(const LocalSpec& spec, int io_threads);
-  // Loads for `model` what was loaded for `before` while it served; what does not fit is left out
-  // with a warning.
-  static void TakeAdapters(const LoadedModel& before, const LoadedModel& model);
   Status LoadEngine(LoadedModel& loaded, int io_threads);
   Status LoadEmbedder(LoadedModel& loaded, int io_threads);
 
@@ -80,6 +77,11 @@ class LocalModels {
   ModelSet current_;
   ModelSet retired_;
 };
+
+// Loads for `model` what was loaded for `before` while it served; what does not fit is left out
+// with a warning. Adapters of its options are not among it: those of the new options stand for
+// them.
+void TakeAdapters(const LoadedModel& before, const LoadedModel& model);
 
 // One short answer or embedding, to see that a model works before it serves.
 Status ProbeModel(Upstream& upstream, const std::string& model, bool embeds, Nanos patience);

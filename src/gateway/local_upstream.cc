@@ -226,6 +226,8 @@ std::vector<ModelInfo> LocalUpstream::Models() const {
   return models;
 }
 
+bool LocalUpstream::TakesAdapters() const { return impl_->options.adapters != nullptr; }
+
 void LocalUpstream::LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) {
   const LocalUpstreamOptions& options = impl_->options;
   if (options.adapters == nullptr) return Upstream::LoadAdapter(std::move(request), done);
@@ -248,7 +250,8 @@ void LocalUpstream::LoadAdapter(api::LoadAdapterRequest request, std::function<v
 
 Status LocalUpstream::UnloadAdapter(const std::string& name) {
   if (impl_->options.adapters == nullptr) return Upstream::UnloadAdapter(name);
-  return impl_->options.adapters->Unload(name);
+  engine::AdapterStore& adapters = *impl_->options.adapters;
+  return adapters.Unload(adapters.Find(name) != nullptr ? name : impl_->AdapterName(name));
 }
 
 std::string LocalUpstream::AdapterBase(const std::string& model) const {

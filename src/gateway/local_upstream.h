@@ -32,6 +32,7 @@ class LocalUpstream final : public OwnUpstream {
   Result<std::unique_ptr<ChatCall>> Chat(api::ChatRequest request,
                                          std::shared_ptr<ChatSink> sink) override;
   bool Ready() const override;
+  bool TakesAdapters() const override;
   void LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) override;
   Status UnloadAdapter(const std::string& name) override;
   std::string AdapterBase(const std::string& model) const override;

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 namespace tare::gateway {
@@ -15,6 +16,10 @@ std::uint64_t Key(std::uint64_t block, std::uint32_t upstream) {
 }
 
 }  // namespace
+
+std::uint64_t PrefixIndex::Salt(const std::string& model, const std::string& adapter) {
+  return std::hash<std::string>()(model + '\0' + adapter);
+}
 
 std::vector<std::uint64_t> PrefixIndex::Blocks(std::uint64_t salt,
                                                std::initializer_list<std::string_view> parts) {

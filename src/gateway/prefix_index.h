@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <list>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -23,7 +24,11 @@ class PrefixIndex {
 
   explicit PrefixIndex(std::size_t max_entries = 100'000) : max_entries_(max_entries) {}
 
-  // The hashes of the whole blocks of the parts' concatenation; `salt` keeps models apart.
+  // What keeps the prompts of models and of their adapters apart: the KV pages are not the same.
+  static std::uint64_t Salt(const std::string& model, const std::string& adapter);
+
+  // The hashes of the whole blocks of the parts' concatenation, which another `salt` shares none
+  // of.
   static std::vector<std::uint64_t> Blocks(std::uint64_t salt,
                                            std::initializer_list<std::string_view> parts);
 

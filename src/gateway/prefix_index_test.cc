@@ -25,6 +25,13 @@ TEST(PrefixIndex, KnowsTheLongestCommonBeginning) {
   EXPECT_EQ(index.Known(PrefixIndex::Blocks(1, {"short"}), 7), 0u);
 }
 
+TEST(PrefixIndex, AnAdaptersPromptsAreNotItsModels) {
+  EXPECT_EQ(PrefixIndex::Salt("m", "sql"), PrefixIndex::Salt("m", "sql"));
+  EXPECT_NE(PrefixIndex::Salt("m", "sql"), PrefixIndex::Salt("m", ""));
+  EXPECT_NE(PrefixIndex::Salt("m", "sql"), PrefixIndex::Salt("m", "law"));
+  EXPECT_NE(PrefixIndex::Salt("m", "sql"), PrefixIndex::Salt("msql", ""));
+}
+
 TEST(PrefixIndex, PartsAreOneText) {
   const std::string text = Text(3000, 'z');
   EXPECT_EQ(

@@ -229,13 +229,13 @@ void Router::LoadAdapter(api::LoadAdapterRequest request, std::function<void(Sta
       const bool known = std::any_of(locals.begin(), locals.end(), [&](const Target& other) {
         return other.server == target.server;
       });
-      if (target.server->config.local != nullptr && !known) locals.push_back(target);
+      const std::shared_ptr<Upstream>& local = target.server->config.local;
+      if (local != nullptr && local->TakesAdapters() && !known) locals.push_back(target);
     }
   }
   if (locals.empty()) {
     return done(FailParam("base_model_name",
-                          "no model{} is computed in this process, and only "
-                          "such take adapters",
+                          "no model{} that takes adapters is computed in this process",
                           request.base.empty() ? "" : " '" + request.base + "'"));
   }
   if (locals.size() > 1) {
@@ -248,11 +248,15 @@ void Router::LoadAdapter(api::LoadAdapterRequest request, std::function<void(Sta
 }
 
 Status Router::UnloadAdapter(const std::string& name) {
-  for (const std::shared_ptr<Server>& server : impl_->Now()->servers) {
-    const std::shared_ptr<Upstream>& local = server->config.local;
-    if (local != nullptr && !local->AdapterBase(name).empty()) return local->UnloadAdapter(name);
-  }
-  return Upstream::UnloadAdapter(name);
+  const std::shared_ptr<const Plan> plan = impl_->Now();
+  std::string adapter;
+  const auto route = plan->Find(name, adapter);
+  if (!route || adapter.empty()) return Upstream::UnloadAdapter(name);
+  const std::vector<Target>& targets = (*route)->targets;
+  const auto target = std::find_if(targets.begin(), targets.end(),
+                                   [&](const Target& t) { return t.HasAdapter(adapter); });
+  if (target == targets.end()) return Upstream::UnloadAdapter(name);
+  return target->server->config.local->UnloadAdapter(target->model + ':' + adapter);
 }
 
 std::string Router::AdapterBase(const std::string& model) const {

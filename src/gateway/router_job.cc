@@ -23,8 +23,6 @@ std::int64_t AnswerTokens(const api::ChatRequest& request) {
   return one * request.n;
 }
 
-std::uint64_t Salt(const std::string& model) { return std::hash<std::string>()(model); }
-
 }  // namespace
 
 void JobHome::ServeLines() {
@@ -70,6 +68,14 @@ void Job::Begin() {
     return;
   }
   Order();
+  if (order_.empty()) {
+    // Only an adapter's request may find nobody: its adapter went since the route was found.
+    GiveUp({ErrorKind::kNotFound,
+            fmt::format("the model '{}' does not exist here any more: its adapter was unloaded",
+                        request_->model),
+            "model", api::kModelNotFound});
+    return;
+  }
   NextTarget(0);
   if (route_->shadow && request_->adapter.empty()) StartCopy();
 }
@@ -120,8 +126,9 @@ void Job::DropCopy() {
 
 void Job::Order() {
   if (route_->balance == Balance::kPrefix) {
-    prefix_ = PrefixIndex::Blocks(Salt(route_->model), {request_->cache_salt, request_->tools_json,
-                                                        request_->messages_json, request_->prompt});
+    prefix_ = PrefixIndex::Blocks(
+        PrefixIndex::Salt(route_->model, request_->adapter),
+        {request_->cache_salt, request_->tools_json, request_->messages_json, request_->prompt});
   }
   const bool sticky = route_->sticky && !request_->user.empty();
   const Nanos now = net::MonotonicNow();
@@ -189,7 +196,7 @@ void Job::OnChunk(api::ChatChunk chunk) {
 // Each target has one try, beginning with the one after that which was cut. Completions are gone on
 // from anywhere, as their prompt is a text; a chat only where its last message can be continued.
 bool Job::ContinueElsewhere() {
-  if (!continuation_.possible() || !home_->budget.Spend()) return false;
+  if (!continuation_.possible()) return false;
   auto rest = continuation_.Rest(*request_);
   if (!rest) return false;
   rest_ = std::move(*rest);
@@ -201,9 +208,12 @@ bool Job::ContinueElsewhere() {
     const bool had =
         std::find(continued_at_.begin(), continued_at_.end(), position_) != continued_at_.end();
     if (had || (chat && !Current().config.assistant_prefix) || Current().Down() ||
-        Current().Full() || !Current().breaker.Allow(now)) {
+        Current().Full() || !Current().breaker.WouldAllow(now)) {
       continue;
     }
+    // Only what goes on costs anything, and nobody becomes a probe who may not go.
+    if (!home_->budget.Spend()) break;
+    Current().breaker.Allow(now);
     continued_at_.push_back(position_);
     attempts_ = 0;
     StartAttempt();

@@ -58,6 +58,7 @@ class Upstream {
   virtual bool Feedback(const std::string& /*request_id*/, int /*label*/) { return false; }
 
   // Adapters: under their own name or as "MODEL:ADAPTER" they are models like others.
+  virtual bool TakesAdapters() const { return false; }
   // Reads one; `done` is called once, from any thread.
   virtual void LoadAdapter(api::LoadAdapterRequest request, std::function<void(Status)> done) {
     done(Fail(ErrorKind::kUnsupported, "'{}' cannot be loaded: no model here takes adapters",

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "api/json_members.h"
 #include "api/json_text.h"
 
 namespace tare::api {
@@ -81,8 +82,19 @@ Result<EmbeddingsAnswer> ReadEmbeddingsAnswer(std::string_view body) {
     return Fail(ErrorKind::kCorrupt, "the server sent an answer without embeddings");
   }
   EmbeddingsAnswer answer;
-  answer.data = simdjson::minify(data);
-  answer.data = answer.data.substr(1, answer.data.size() - 2);
+  // The parser only checks: its numbers, written again, could have other digits.
+  const auto members = TopLevelMembers(body);
+  std::string_view text;
+  if (members) {
+    const auto named = std::find_if(members->begin(), members->end(),
+                                    [](const JsonMember& member) { return member.key == "data"; });
+    if (named != members->end()) text = ValueOf(named->text);
+  }
+  if (text.size() < 2 || text.front() != '[') {
+    return Fail(ErrorKind::kCorrupt,
+                "the server sent an answer whose data is not where it belongs");
+  }
+  answer.data.assign(text.substr(1, text.size() - 2));
   std::int64_t tokens = 0;
   if (!root["usage"]["prompt_tokens"].get(tokens)) {
     answer.usage.prompt_tokens = static_cast<int>(std::clamp<std::int64_t>(tokens, 0, 1 << 30));

@@ -54,6 +54,7 @@ TEST(EmbeddingsRequestTest, NamesWhatIsWrong) {
   refused(R"({"input":"a"})", "model");
   refused(R"({"model":"m","input":[]})", "input");
   refused(R"({"model":"m","input":3})", "input");
+  refused(R"({"model":"m","input":"a","input":"b"})", "input");
   refused(R"({"model":"m","input":["a",1]})", "input");
   refused(R"({"model":"m","input":[1,"a"]})", "input");
   refused(R"({"model":"m","input":[[1],"a"]})", "input");
@@ -98,6 +99,16 @@ TEST(EmbeddingsAnswerTest, ReadsAServersAnswerAndKeepsItsEntriesAsTheyAre) {
   EXPECT_EQ(answer->data, R"({"index":0,"embedding":[0.123456789012345]})");
   EXPECT_EQ(answer->usage.prompt_tokens, 7);
   EXPECT_EQ(ReadEmbeddingsAnswer(R"({"data":[{}]})")->usage.prompt_tokens, 0);
+  // Byte for byte, whatever a parser makes of the numbers, the blanks and the text.
+  const std::string entries =
+      R"({ "index" : 0, "embedding": [0.10, 1e-9, 0.12345678901234567891,-0.0] ,"x":"]}\u00e9\""},)"
+      "\n {\"index\":1,\"embedding\":[1E+2]}";
+  const auto kept = ReadEmbeddingsAnswer(R"({"usage":{"data":[1]},"data": [ )" + entries + " ]}");
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->data, " " + entries + " ");
+  // A key that is written with an escape is read all the same.
+  const auto escaped = ReadEmbeddingsAnswer(R"({"\u0064ata":[{"index":0}]})");
+  ASSERT_FALSE(escaped);
   EXPECT_FALSE(ReadEmbeddingsAnswer("{"));
   EXPECT_FALSE(ReadEmbeddingsAnswer("[]"));
   EXPECT_FALSE(ReadEmbeddingsAnswer(R"({"data":[]})"));

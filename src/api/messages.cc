@@ -173,10 +173,9 @@ Result<std::string> NormalizeMessages(dom::element messages, std::vector<Error>&
 
 Result<std::string> TakeAnswerPrefix(std::string& messages_json) {
   const auto refuse = [] {
-    return FailParam(
-        "continue_final_message",
-        "continue_final_message needs a last message of the assistant with a text, and "
-        "one before it");
+    return FailParam("continue_final_message",
+                     "continue_final_message needs a last message of the assistant with a text and "
+                     "no tool calls, and one before it");
   };
   dom::parser parser;
   dom::array array;
@@ -194,7 +193,8 @@ Result<std::string> TakeAnswerPrefix(std::string& messages_json) {
   }
   before.push_back(']');
   std::string_view role, content;
-  if (last["role"].get(role) || role != "assistant" || last["content"].get(content) ||
+  const bool calls = last["tool_calls"].error() == simdjson::SUCCESS;
+  if (calls || last["role"].get(role) || role != "assistant" || last["content"].get(content) ||
       content.empty()) {
     return refuse();
   }

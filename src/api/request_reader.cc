@@ -414,6 +414,7 @@ Status ReadEmbeddingsField(std::string_view key, dom::element value, Draft& draf
   if (key == "model" || key == "user" || key == "service_tier") {
     TARE_RETURN_IF_ERROR(ReadShared(key, value, draft));
   } else if (key == "input") {
+    if (embeddings.size() != 0) return FailParam("input", "input is there twice");
     return ReadInput(value, embeddings);
   } else if (key == "dimensions") {
     TARE_TRY(const std::int64_t dimensions, ReadInt(value, "dimensions", 1, kMaxDimensions));
@@ -471,12 +472,8 @@ Status Settle(Draft& draft) {
   return {};
 }
 
-}  // namespace
-
-Result<ChatRequest> ReadChatRequest(std::string_view body) {
-  TARE_TRY(Draft draft, ReadFields(body, ReadChatField));
-  if (!draft.has_messages) return FailParam("messages", "messages is missing");
-  TARE_RETURN_IF_ERROR(Settle(draft));
+// Of chats: how continue_final_message and add_generation_prompt go together.
+Status SettleContinuation(Draft& draft) {
   if (draft.generation_prompt && *draft.generation_prompt == draft.continues) {
     if (draft.continues) {
       return FailParam("add_generation_prompt",
@@ -489,6 +486,16 @@ Result<ChatRequest> ReadChatRequest(std::string_view body) {
   if (draft.continues) {
     TARE_TRY(draft.request.answer_prefix, TakeAnswerPrefix(draft.request.messages_json));
   }
+  return {};
+}
+
+}  // namespace
+
+Result<ChatRequest> ReadChatRequest(std::string_view body) {
+  TARE_TRY(Draft draft, ReadFields(body, ReadChatField));
+  if (!draft.has_messages) return FailParam("messages", "messages is missing");
+  TARE_RETURN_IF_ERROR(Settle(draft));
+  TARE_RETURN_IF_ERROR(SettleContinuation(draft));
   return std::move(draft.request);
 }
 
@@ -524,6 +531,7 @@ Result<TokenizeRequest> ReadTokenizeRequest(std::string_view body) {
   if (draft.has_prompt == draft.has_messages) {
     return FailParam("prompt", "give either prompt or messages");
   }
+  if (draft.has_messages) TARE_RETURN_IF_ERROR(SettleContinuation(draft));
   TokenizeRequest request{std::move(draft.request), true};
   Document document;
   TARE_TRY(const dom::object object, document.Parse(body));

@@ -224,6 +224,17 @@ TEST(ReadTokenizeRequest, TakesPromptOrMessages) {
                    ->add_special_tokens);
   EXPECT_FALSE(ReadTokenizeRequest(Chat().dump())->input.messages_json.empty());
   EXPECT_EQ(ReadTokenizeRequest(R"({"model":"m"})").error().param, "prompt");
+  // A chat's last message is gone on from as it is where the chat is asked.
+  const auto chat = [](const std::string& more) {
+    return ReadTokenizeRequest(R"({"model":"m","messages":[{"role":"user","content":"a"},)"
+                               R"({"role":"assistant","content":"b"}],)" +
+                               more + "}");
+  };
+  EXPECT_EQ(chat(R"("continue_final_message":true)")->input.answer_prefix, "b");
+  EXPECT_EQ(chat(R"("continue_final_message":true,"add_generation_prompt":true)").error().param,
+            "add_generation_prompt");
+  EXPECT_EQ(chat(R"("add_generation_prompt":false)")->input.unsupported.at(0).param,
+            "add_generation_prompt");
   EXPECT_EQ(ReadDetokenizeRequest(R"({"tokens":[1,2]})")->tokens.size(), 2u);
   EXPECT_EQ(ReadDetokenizeRequest(R"({"tokens":"1"})").error().param, "tokens");
 }
@@ -284,7 +295,9 @@ TEST(ChatRequest, ContinuesItsLastMessage) {
   for (const char* messages :
        {R"([{"role":"assistant","content":"a"}])",
         R"([{"role":"user","content":"a"},{"role":"user","content":"b"}])",
-        R"([{"role":"user","content":"a"},{"role":"assistant","content":""}])"}) {
+        R"([{"role":"user","content":"a"},{"role":"assistant","content":""}])",
+        R"([{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":[)"
+        R"({"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}])"}) {
     const auto refused = ReadChatRequest(
         std::string(R"({"model":"m","continue_final_message":true,"messages":)") + messages + "}");
     ASSERT_FALSE(refused) << messages;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "api/json_members.h"
 #include "api/json_text.h"
 #include "api/wire_error.h"
 
@@ -132,91 +133,6 @@ void ReadErrorObject(dom::element root, Error& error) {
   }
 }
 
-struct Member {
-  std::string_view key;   // as written, without the quotes
-  std::string_view text;  // the whole member, key and value
-};
-
-// The place after a string that begins (with its quote) at `at`.
-std::size_t SkipString(std::string_view json, std::size_t at) {
-  while (true) {
-    at = json.find('"', at + 1);
-    if (at == std::string_view::npos) return at;
-    std::size_t slashes = 0;
-    while (json[at - 1 - slashes] == '\\') ++slashes;
-    if (slashes % 2 == 0) return at + 1;
-  }
-}
-
-// find_first_of looks each character up in the set by a search.
-class CharacterSet {
- public:
-  constexpr explicit CharacterSet(std::string_view characters) {
-    for (const char c : characters) has_[static_cast<unsigned char>(c)] = true;
-  }
-  std::size_t Find(std::string_view text, std::size_t from) const {
-    while (from < text.size() && !has_[static_cast<unsigned char>(text[from])]) ++from;
-    return from < text.size() ? from : std::string_view::npos;
-  }
-
- private:
-  std::array<bool, 256> has_{};
-};
-constexpr CharacterSet kKeyOrEnd("\"}");
-constexpr CharacterSet kStructure("\"{}[],");
-
-// The members of an object as they are written. The text is JSON that was parsed before; anything
-// unexpected all the same, and a key with an escape, gives nothing.
-std::optional<std::vector<Member>> TopLevelMembers(std::string_view json) {
-  std::vector<Member> members;
-  std::size_t at = json.find('{');
-  while (at != std::string_view::npos) {
-    const std::size_t begin = kKeyOrEnd.Find(json, at + 1);
-    if (begin == std::string_view::npos) return std::nullopt;
-    if (json[begin] == '}') return members;
-    std::size_t end = SkipString(json, begin);
-    if (end == std::string_view::npos) return std::nullopt;
-    const std::string_view key = json.substr(begin + 1, end - begin - 2);
-    if (key.find('\\') != std::string_view::npos) return std::nullopt;
-    // The comma or brace that ends the value, outside of strings and brackets.
-    for (int depth = 0; depth >= 0;) {
-      end = kStructure.Find(json, end);
-      if (end == std::string_view::npos) return std::nullopt;
-      switch (json[end]) {
-        case '"':
-          end = SkipString(json, end);
-          if (end == std::string_view::npos) return std::nullopt;
-          continue;
-        case '{':
-        case '[':
-          ++depth;
-          break;
-        case ',':
-          if (depth == 0) depth = -1;
-          break;
-        default:
-          --depth;
-      }
-      if (depth >= 0) ++end;
-    }
-    members.push_back({key, json.substr(begin, end - begin)});
-    if (json[end] == '}') return members;
-    at = end;
-  }
-  return std::nullopt;
-}
-
-constexpr std::string_view kBlanks = " \t\r\n";
-
-// The value of a member, without blanks around it.
-std::string_view ValueOf(std::string_view member) {
-  const std::size_t colon = member.find(':', SkipString(member, 0));
-  member.remove_prefix(std::min(colon + 1, member.size()));
-  const std::size_t begin = member.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return member.substr(begin, member.find_last_not_of(kBlanks) + 1 - begin);
-}
-
 // What shapes an answer from its first token on (vLLM's, SGLang's and llama-server's words), or
 // asks for more than text: a second half would not be that of the first.
 constexpr std::array<std::string_view, 13> kNoContinuation = {
@@ -249,7 +165,7 @@ Result<std::string> UpstreamBody(const ChatRequest& request, std::string_view mo
   if (const auto members = TopLevelMembers(request.wire_body)) {
     // A prompt of megabytes is copied once and not taken apart.
     begin.reserve(begin.size() + request.wire_body.size() + members->size() + 1);
-    for (const Member& member : *members) {
+    for (const JsonMember& member : *members) {
       if (IsReplaced(member.key)) continue;
       begin.append(",").append(member.text);
     }
@@ -300,7 +216,7 @@ Result<std::string> ContinuationBody(std::string_view wire_body, std::string_vie
       return Fail(ErrorKind::kInternal, "the request's {} cannot be extended", key);
     }
     const std::string_view before = text.substr(0, text.rfind(end));
-    if (chat && before[before.find_last_not_of(kBlanks)] == '[') {
+    if (chat && before[before.find_last_not_of(kJsonBlanks)] == '[') {
       return Fail(ErrorKind::kInternal, "the request has no message to go on from");
     }
     out.append(before);
@@ -316,7 +232,7 @@ Result<std::string> ContinuationBody(std::string_view wire_body, std::string_vie
   if (extended == 0) return Fail(ErrorKind::kInternal, "the request has nothing to extend");
   separate();
   if (tokens_left) {
-    const bool newer = std::any_of(members->begin(), members->end(), [](const Member& member) {
+    const bool newer = std::any_of(members->begin(), members->end(), [](const JsonMember& member) {
       return member.key == "max_completion_tokens" && ValueOf(member.text) != "null";
     });
     out.append(

@@ -121,9 +121,14 @@ bool ChildProcess::WaitForExit(Nanos limit) {
   const SteadyClock clock;
   const Nanos deadline = clock.Now() + limit;
   while (true) {
-    const pid_t got = ::waitpid(pid_, &exit_status_, WNOHANG);
-    if (got == pid_ || (got < 0 && errno == ECHILD)) {
-      ::kill(-pid_, SIGKILL);  // whatever it left behind in its group
+    // Left to be waited for, so that its number is its own until its group is gone too.
+    siginfo_t ended{};
+    const int got = ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT);
+    if (got == 0 && ended.si_pid == pid_) {
+      Kill();  // whatever it left behind in its group
+      return true;
+    }
+    if (got < 0 && errno == ECHILD) {  // somebody else waited: the number may be another's now
       pid_ = -1;
       return true;
     }
@@ -145,14 +150,19 @@ bool ChildProcess::Stop(Nanos patience) {
 void ChildProcess::Kill() {
   if (pid_ < 0) return;
   ::kill(-pid_, SIGKILL);
-  while (::waitpid(pid_, &exit_status_, 0) < 0 && errno == EINTR) {
-  }
+  int status = 0;
+  pid_t got = 0;
+  do {
+    got = ::waitpid(pid_, &status, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got == pid_) exit_status_ = status;
   pid_ = -1;
 }
 
 std::string ChildProcess::HowItEnded() const {
-  return WIFSIGNALED(exit_status_) ? fmt::format("signal {}", WTERMSIG(exit_status_))
-                                   : fmt::format("exit code {}", WEXITSTATUS(exit_status_));
+  if (!exit_status_) return "an unknown end";
+  return WIFSIGNALED(*exit_status_) ? fmt::format("signal {}", WTERMSIG(*exit_status_))
+                                    : fmt::format("exit code {}", WEXITSTATUS(*exit_status_));
 }
 
 }  // namespace tare

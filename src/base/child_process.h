@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,14 +37,17 @@ class ChildProcess {
   // SIGTERM to the group, SIGKILL after `patience`; false when it took that.
   bool Stop(Nanos patience);
   void Kill();
-  // "exit code 3" or "signal 9", once it is gone.
+  // "exit code 3" or "signal 9", once it is gone; "an unknown end" where somebody else waited for
+  // it.
   std::string HowItEnded() const;
 
  private:
   explicit ChildProcess(int pid) : pid_(pid) {}
 
+  void Reap();
+
   int pid_ = -1;
-  int exit_status_ = 0;
+  std::optional<int> exit_status_;  // none: it is not known how it ended
 };
 
 }  // namespace tare

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -34,7 +35,12 @@ TEST(ChildProcess, WhatIgnoresTermIsKilledWithAllItStarted) {
   auto child = ChildProcess::Start(
       {"sh", "-c", "trap '' TERM; sleep 3600 & echo $!; while :; do sleep 3600; done"}, log);
   ASSERT_TRUE(child) << child.error().message;
-  while (ReadFile(log).value().find('\n') == std::string::npos) ::usleep(1000);
+  const SteadyClock clock;
+  Nanos patience = clock.Now() + kLong;
+  while (ReadFile(log).value().find('\n') == std::string::npos && clock.Now() < patience) {
+    ::usleep(1000);
+  }
+  ASSERT_NE(ReadFile(log).value().find('\n'), std::string::npos) << "it does not start";
   const int grandchild = std::stoi(ReadFile(log).value());
   EXPECT_EQ(::getpgid(grandchild), child->pid());
   EXPECT_FALSE(child->Stop(std::chrono::milliseconds(50)));
@@ -42,6 +48,32 @@ TEST(ChildProcess, WhatIgnoresTermIsKilledWithAllItStarted) {
   // Nobody waits for it here: gone, or a zombie until init waits. A signal takes its moment.
   const auto runs = [&] {
     const auto state = ReadFile("/proc/" + std::to_string(grandchild) + "/stat");
+    return state && state->find(") Z") == std::string::npos;
+  };
+  patience = clock.Now() + kLong;
+  while (runs() && clock.Now() < patience) ::usleep(1000);
+  EXPECT_FALSE(runs());
+  std::filesystem::remove(log);
+}
+
+TEST(ChildProcess, WhatSomebodyElseWaitedForHasNoExitCode) {
+  auto child = ChildProcess::Start({"sh", "-c", "exit 3"});
+  ASSERT_TRUE(child) << child.error().message;
+  ASSERT_EQ(::waitpid(child->pid(), nullptr, 0), child->pid());
+  EXPECT_TRUE(child->WaitForExit(kLong));
+  EXPECT_EQ(child->HowItEnded(), "an unknown end");
+}
+
+TEST(ChildProcess, WhatItLeavesInItsGroupEndsWithIt) {
+  const auto log =
+      std::filesystem::temp_directory_path() / ("tare-left-" + std::to_string(::getpid()) + ".log");
+  auto child = ChildProcess::Start({"sh", "-c", "sleep 3600 & echo $!; exit 4"}, log);
+  ASSERT_TRUE(child) << child.error().message;
+  ASSERT_TRUE(child->WaitForExit(kLong));
+  EXPECT_EQ(child->HowItEnded(), "exit code 4");
+  const std::string stat = "/proc/" + std::to_string(std::stoi(ReadFile(log).value())) + "/stat";
+  const auto runs = [&] {
+    const auto state = ReadFile(stat);
     return state && state->find(") Z") == std::string::npos;
   };
   const SteadyClock clock;

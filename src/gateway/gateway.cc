@@ -396,13 +396,15 @@ void Gateway::Model(Call call) {
 void Gateway::Tokenize(Call call) {
   auto request = api::ReadTokenizeRequest(call.request.body);
   if (!request) return Answer(call, request.error());
+  const api::ChatRequest& input = request->input;
+  if (!input.unsupported.empty()) return Answer(call, input.unsupported.front());
   auto upstream = Working();
   if (!upstream) return Answer(call, upstream.error());
-  const auto tokens = (*upstream)->Tokenize(request->input, request->add_special_tokens);
+  const auto tokens = (*upstream)->Tokenize(input, request->add_special_tokens);
   if (!tokens) return Answer(call, tokens.error());
   int max_model_len = 0;
   for (const ModelInfo& model : (*upstream)->Models()) {
-    if (model.id == request->input.model) max_model_len = model.max_model_len;
+    if (model.id == input.model) max_model_len = model.max_model_len;
   }
   std::string body =
       fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[)", tokens->size(), max_model_len);

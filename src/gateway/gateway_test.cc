@@ -338,6 +338,11 @@ TEST_F(GatewayTest, Tokenizes) {
   EXPECT_EQ(answer["tokens"], json({7, 7, 7}));
   EXPECT_EQ(answer["max_model_len"], 128);
   EXPECT_EQ(Send("POST", "/detokenize", R"({"model":"m/1","tokens":[1]})")->status, 400);
+  const json refused = Send("POST", "/tokenize",
+                            R"({"model":"m/1","messages":[{"role":"user","content":"a"}],)"
+                            R"("add_generation_prompt":false})")
+                           ->Json();
+  EXPECT_EQ(refused["error"]["param"], "add_generation_prompt");
 }
 
 TEST_F(GatewayTest, IsNotReadyBeforeItsModelAndWhileDraining) {

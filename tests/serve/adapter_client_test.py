@@ -109,6 +109,19 @@ class AdapterTest(unittest.TestCase):
         for name, letter in [("m", "y"), ("first", "A"), ("one", "B")]:
             self.assertEqual(write(server.client(), name), letter * 5, name)
 
+    def test_a_flag_that_is_taken_away_takes_its_adapter_with_it(self):
+        path = self.config(self.folder / "model.gguf")
+        server = self.serve("--config", path, model=False, TARE_TEST_ADMIN="sk-admin")
+        self.assertEqual(server.load("one", self.folder / "B", key="sk-admin")[0], 200)
+        config = pathlib.Path(path)
+        config.write_text(re.sub(r", flags: \[[^\]]*\]", "", config.read_text()))
+        port = int(re.search(r"^admin +http://[^:]+:(\d+)", server.text(), re.M).group(1))
+        status, text = server.call("POST", "/admin/reload", {}, "sk-admin", port)
+        self.assertEqual(status, 200, text)
+        self.assertEqual(write(server.client(), "one"), "B" * 5)
+        with self.assertRaises(openai.NotFoundError):
+            write(server.client(), "first")
+
     def test_adapters_of_the_command_line_and_loaded_ones_beside_the_base(self):
         server = self.serve("--lora", f"one={self.folder / 'A'}", "--lora", f"two={self.folder / 'B'}")
         client = server.client()

@@ -181,6 +181,7 @@ upstreams:
 models:
   far-embed: {{targets: [{{upstream: far, model: tiny}}]}}
   near-embed: {{targets: [{{upstream: near}}]}}
+readiness_store: {folder / 'readiness.json'}
 """)
         front = Server("--config", str(config))
         self.addCleanup(front.close)

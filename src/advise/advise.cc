@@ -144,7 +144,7 @@ void FillStored(const Plan& plan, std::vector<store::RunRecord> records, Candida
 
 Status FillClaimed(const Plan& plan, CandidateResult& result) {
   TARE_TRY(const econ::Catalog catalog, econ::Catalog::BuiltIn());
-  auto judged = JudgeFigures(result.candidate, plan.load, catalog);
+  auto judged = JudgeFigures(result.candidate, catalog);
   if (!judged) {
     return Context(std::move(judged).error(), "{}:{}: candidate '{}'", plan.source,
                    result.candidate.line, result.candidate.name);
@@ -153,7 +153,7 @@ Status FillClaimed(const Plan& plan, CandidateResult& result) {
   result.claims.insert(result.claims.begin(), judged->begin(), judged->end());
   if (result.impossible.empty()) {
     result.levels.push_back(Combine(LevelOfFigures(result.candidate.claimed, plan.load),
-                                    {RecordOfFigures(result.candidate, plan.load)}, plan));
+                                    {RecordOfFigures(result.candidate)}, plan));
   }
   return {};
 }

@@ -8,11 +8,13 @@
 #include <map>
 #include <regex>
 
+#include "advise/report_content.h"
 #include "advise/report_html.h"
 #include "advise/report_json.h"
 #include "advise/report_markdown.h"
 #include "advise/routing.h"
 #include "advise/test_records.h"
+#include "advise/tiers.h"
 #include "base/config.h"
 #include "base/files.h"
 
@@ -285,6 +287,42 @@ TEST_F(AdviseTest, RoutingSendsEachTierToItsBest) {
   EXPECT_EQ(root["tiers"]["batch"]["upstream"].String(), "int4");
   EXPECT_EQ(root["upstreams"]["int4"]["dtype"].String(), "int4");
   EXPECT_EQ(root["upstreams"]["bf16"]["kind"].String(), "local");
+}
+
+TEST_F(AdviseTest, RoutingFileAndReportSayTheSameOfWaiting) {
+  const Report report = MustAdvise(MakePlan());
+  const std::string file = RenderRouting(report);
+  EXPECT_THAT(file, HasSubstr("within: 60000ms"));
+  const std::vector<std::string> said = ContentOf(report, Words(Language::kEnglish)).routing;
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_THAT(said[0], HasSubstr("are answered within the service levels, and a request that"));
+  EXPECT_THAT(said[1], HasSubstr("would wait longer than 60 s for its turn is turned away"));
+  EXPECT_THAT(said[1], Not(HasSubstr("service levels")));
+}
+
+TEST_F(AdviseTest, InteractiveTrafficWithoutLatencyLimitsWaitsAMinuteToo) {
+  Plan plan = MakePlan();
+  plan.levels.latency.clear();
+  const Tiers tiers = ChooseTiers(MustAdvise(plan));
+  ASSERT_TRUE(tiers.interactive);
+  EXPECT_EQ(tiers.interactive->wait_s, 60);
+  EXPECT_EQ(tiers.batch->wait_s, 60);
+}
+
+TEST_F(AdviseTest, InvalidLoadsAreCautionedOfByTheCheckTheyFailed) {
+  Report report = MustAdvise(MakePlan());
+  std::vector<LevelResult>& levels = report.candidates[0].levels;
+  levels[0].invalid = {"input_lengths: prompts are too long"};
+  levels[1].invalid = {"client: late by 40 ms", "client: late by 60 ms",
+                       "input_lengths: prompts are far too long"};
+  std::vector<std::string> invalid;
+  for (const std::string& one : ContentOf(report, Words(Language::kEnglish)).cautions) {
+    if (one.find("not a valid measurement") != std::string::npos) invalid.push_back(one);
+  }
+  EXPECT_THAT(invalid,
+              ElementsAre("int4 with 1 user, 8 users: not a valid measurement (input_lengths: "
+                          "prompts are too long).",
+                          "int4 with 8 users: not a valid measurement (client: late by 40 ms)."));
 }
 
 TEST_F(AdviseTest, ServeArgumentsAreOneWordALine) {

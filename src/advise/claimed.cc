@@ -27,7 +27,6 @@ econ::JudgedClaim Judged(std::string id, std::string says, std::string where, st
 }  // namespace
 
 Result<std::vector<econ::JudgedClaim>> JudgeFigures(const Candidate& candidate,
-                                                    const LoadPlan& load,
                                                     const econ::Catalog& catalog) {
   const ClaimedFigures& claimed = candidate.claimed;
   econ::Subject subject;
@@ -59,7 +58,7 @@ Result<std::vector<econ::JudgedClaim>> JudgeFigures(const Candidate& candidate,
         fmt::format("ttft_{}", ToString(one.percentile)),
         fmt::format("{:.4g} s to the first token ({})", one.limit_s, ToString(one.percentile)),
         claimed.source, "prefill",
-        econ::PrefillClaim{subject, Exactly(load.input_tokens, "tokens"),
+        econ::PrefillClaim{subject, Exactly(claimed.input_tokens, "tokens"),
                            Exactly(one.limit_s, "s")}));
   }
   return judged;
@@ -73,10 +72,10 @@ std::string WhyImpossible(const std::vector<econ::JudgedClaim>& claims) {
 }
 
 double LevelOfFigures(const ClaimedFigures& claimed, const LoadPlan& load) {
-  return load.open_loop ? claimed.output_tokens_per_s / load.output_tokens : claimed.users;
+  return load.open_loop ? claimed.output_tokens_per_s / claimed.output_tokens : claimed.users;
 }
 
-store::RunRecord RecordOfFigures(const Candidate& candidate, const LoadPlan& load) {
+store::RunRecord RecordOfFigures(const Candidate& candidate) {
   const ClaimedFigures& claimed = candidate.claimed;
   // A published percentile is taken to have been seen often enough; nobody says how often.
   const std::uint64_t enough = SamplesNeeded(Percentile::kP99);
@@ -87,10 +86,10 @@ store::RunRecord RecordOfFigures(const Candidate& candidate, const LoadPlan& loa
   record.valid = true;
   store::RunSummary& summary = record.summary;
   summary.total = summary.ok = enough;
-  summary.input_tokens = enough * static_cast<std::uint64_t>(load.input_tokens);
-  summary.output_tokens = enough * static_cast<std::uint64_t>(load.output_tokens);
+  summary.input_tokens = enough * static_cast<std::uint64_t>(claimed.input_tokens);
+  summary.output_tokens = enough * static_cast<std::uint64_t>(claimed.output_tokens);
   summary.output_tokens_per_s = claimed.output_tokens_per_s;
-  summary.requests_per_s = claimed.output_tokens_per_s / load.output_tokens;
+  summary.requests_per_s = claimed.output_tokens_per_s / claimed.output_tokens;
   for (const Metric metric : kMetrics) {
     store::LatencyFigure& figure = (summary.*PlaceOf(metric)).sent;
     figure.mean = figure.max = kUnknown;

@@ -18,7 +18,6 @@ namespace tare::advise {
 // The weights in the memory, the rate under the roofline of memory and compute, the first token
 // after the prompt's multiplications (docs/CLAIMS.md). Fails on names the catalogue does not have.
 Result<std::vector<econ::JudgedClaim>> JudgeFigures(const Candidate& candidate,
-                                                    const LoadPlan& load,
                                                     const econ::Catalog& catalog);
 
 // The arithmetic of the first impossible one; empty when there is none.
@@ -26,7 +25,7 @@ std::string WhyImpossible(const std::vector<econ::JudgedClaim>& claims);
 
 // The figures as a run record, so that they are judged like others; what was not published is not a
 // number. The error they are taken to have is in it as a simulation's is.
-store::RunRecord RecordOfFigures(const Candidate& candidate, const LoadPlan& load);
+store::RunRecord RecordOfFigures(const Candidate& candidate);
 
 // The level of load the record belongs to: users at once, or requests a second.
 double LevelOfFigures(const ClaimedFigures& claimed, const LoadPlan& load);

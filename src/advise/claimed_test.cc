@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "advise/advise.h"
+#include "advise/report_content.h"
 #include "advise/tiers.h"
 
 namespace tare::advise {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // Nothing is measured: every candidate brings its figures.
@@ -99,6 +102,47 @@ TEST(Claimed, WhatIsNotPublishedIsNotTakenAsKept) {
   const auto report = AdviseOn(MustParse(text));
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_FALSE(report->candidates[0].feasible());
+}
+
+TEST(Claimed, WhatThePlanMustSayOfAClaim) {
+  const auto said = [](const std::string& load, const std::string& claimed) -> std::string {
+    const auto plan = ParsePlan(
+        "name: leaflets\nload: {" + load +
+            "}\ncandidates:\n  - name: leaflet\n    claimed: {model: deepseek-v3, device: h200,\n"
+            "      devices: 8, precision: fp8, output_tokens_per_s: 900, source: leaflet" +
+            claimed + "}\n",
+        "plan.yaml", {});
+    return plan ? "" : plan.error().message;
+  };
+  EXPECT_EQ(said("users: [32]", ", users: 32"), "");
+  EXPECT_EQ(said("rate: [1/s]", ""), "");
+  EXPECT_THAT(said("users: [32]", ""), HasSubstr("claimed.users: needed under load.users"));
+  EXPECT_THAT(said("users: [32], dataset: chats.jsonl", ", users: 32"),
+              AllOf(HasSubstr("claimed.input_tokens: needed under load.dataset"),
+                    HasSubstr("claimed.output_tokens: needed under load.dataset")));
+  EXPECT_EQ(said("users: [32], dataset: chats.jsonl",
+                 ", users: 32, input_tokens: 900, output_tokens: 200"),
+            "");
+  EXPECT_THAT(said("users: [32]", ", users: 32, error: 0%"),
+              HasSubstr("above 0 %: nobody's figures are exact"));
+}
+
+TEST(Claimed, AClaimMayBeOfOtherLengthsThanThePlans) {
+  std::string text = kModest;
+  text.replace(text.find("users: 32"), 9, "users: 32, output_tokens: 100, input_tokens: 1000");
+  const auto report = AdviseOn(MustParse(text));
+  ASSERT_TRUE(report) << report.error().message;
+  const LevelResult& level = report->candidates[0].levels.at(0);
+  EXPECT_DOUBLE_EQ(level.rates.requests_per_s, 9);
+  EXPECT_DOUBLE_EQ(level.input_tokens_per_request, 1000);
+  EXPECT_DOUBLE_EQ(level.output_tokens_per_request, 100);
+}
+
+TEST(Claimed, TheReportCautionsOfClaims) {
+  auto report = AdviseOn(MustParse(kModest));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_THAT(ContentOf(*report, Words(Language::kEnglish)).cautions,
+              Contains(HasSubstr("Some figures are a vendor's claim")));
 }
 
 TEST(Claimed, NamesOfTheCatalogueAreChecked) {

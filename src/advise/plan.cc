@@ -104,13 +104,17 @@ Quality ReadQuality(const Value& value) {
   return quality;
 }
 
-ClaimedFigures ReadClaimed(const Value& value) {
+ClaimedFigures ReadClaimed(const Value& value, const LoadPlan& load) {
   ClaimedFigures claimed;
   claimed.model = value["model"].String();
   claimed.device = value["device"].String();
   claimed.devices = static_cast<int>(value["devices"].IntOr(1, 1, 100'000));
   claimed.precision = value["precision"].String();
-  if (value["users"].present()) claimed.users = value["users"].Number(1, 1e9);
+  if (const Value users = value["users"]; users.present()) {
+    claimed.users = users.Number(1, 1e9);
+  } else if (!load.open_loop) {
+    users.AddError("needed under load.users: it is the level of load the figures belong to");
+  }
   if (const Value memory = value["memory"]; memory.present()) {
     const auto bytes = econ::ParsePublished(memory.String());
     if (bytes && bytes->number > 0 && bytes->dimension == econ::ParsePublished("1 GB")->dimension) {
@@ -120,14 +124,23 @@ ClaimedFigures ReadClaimed(const Value& value) {
     }
   }
   claimed.output_tokens_per_s = value["output_tokens_per_s"].Number(1e-6, 1e12);
+  const Value input = value["input_tokens"], output = value["output_tokens"];
+  claimed.input_tokens = static_cast<int>(input.IntOr(load.input_tokens, 1, kMaxTokens));
+  claimed.output_tokens = static_cast<int>(output.IntOr(load.output_tokens, 1, kMaxTokens));
+  for (const Value& length : {input, output}) {
+    if (load.dataset.empty() || length.present()) continue;
+    length.AddError("needed under load.dataset, whose lengths a claim is not held against");
+  }
   claimed.latency = ReadLatency(value);
   claimed.error = value["error"].FractionOr(claimed.error);
+  if (claimed.error <= 0) value["error"].AddError("must be above 0 %: nobody's figures are exact");
   claimed.source = value["source"].String();
   return claimed;
 }
 
 Candidate ReadCandidate(const Value& value, const std::string& plan_model,
-                        const std::filesystem::path& folder, const PlanOverrides& overrides) {
+                        const std::filesystem::path& folder, const LoadPlan& load,
+                        const PlanOverrides& overrides) {
   Candidate candidate;
   candidate.line = value.line();
   candidate.name = value["name"].String();
@@ -157,7 +170,7 @@ Candidate ReadCandidate(const Value& value, const std::string& plan_model,
     candidate.machines = candidate.replica.replicas;
   } else if (claimed.present()) {
     candidate.kind = Candidate::Kind::kClaimed;
-    candidate.claimed = ReadClaimed(claimed);
+    candidate.claimed = ReadClaimed(claimed, load);
   } else if (url.present()) {
     candidate.kind = Candidate::Kind::kRemote;
   } else {
@@ -306,7 +319,7 @@ Result<Plan> ParsePlan(std::string_view text, std::string source, const PlanOver
   const std::string default_model = overrides.model ? overrides.model->string() : plan_model;
   const std::filesystem::path folder = std::filesystem::path(plan.source).parent_path();
   for (const Value& item : root["candidates"].List()) {
-    plan.candidates.push_back(ReadCandidate(item, default_model, folder, overrides));
+    plan.candidates.push_back(ReadCandidate(item, default_model, folder, plan.load, overrides));
   }
   if (root["candidates"].is_list() &&
       (plan.candidates.empty() || plan.candidates.size() > kMaxCandidates)) {

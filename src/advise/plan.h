@@ -58,11 +58,12 @@ struct ClaimedFigures {
   std::string model, device;  // names of the catalogue
   int devices = 1;
   std::string precision;
-  double users = 0;         // requests under way at a time; 0: not published
+  double users = 0;         // requests under way at a time; 0: not published (open loop only)
   double memory_bytes = 0;  // of all devices; 0: not published
   double output_tokens_per_s = 0;
-  std::vector<LatencyLimit> latency;  // "the 90th percentile is 800 ms"
-  double error = 0.5;                 // mean share the figures are taken to be off by: assumed
+  int input_tokens = 0, output_tokens = 0;  // of a request, of which the figures are
+  std::vector<LatencyLimit> latency;        // "the 90th percentile is 800 ms"
+  double error = 0.5;  // mean share the figures are taken to be off by: assumed, > 0
   std::string source;
 };
 

@@ -468,6 +468,34 @@ std::vector<std::pair<std::string, std::string>> Inputs(const Report& report, co
   return inputs;
 }
 
+// One caution for each check that loads of a candidate failed, with those loads. A load that is too
+// much is too much in every round and for every heavier one: the first reason tells.
+void InvalidLoads(const Report& report, const CandidateResult& result, const Words& words,
+                  std::vector<std::string>& cautions) {
+  struct FailedCheck {
+    std::string name, reason;
+    std::vector<std::string> loads;
+  };
+  std::vector<FailedCheck> failed;
+  for (const LevelResult& level : result.levels) {
+    const std::string load = LevelText(report.plan.load, level.level, words);
+    for (const std::string& reason : level.invalid) {
+      const std::string name = reason.substr(0, reason.find(':'));
+      auto check = std::find_if(failed.begin(), failed.end(),
+                                [&](const FailedCheck& one) { return one.name == name; });
+      if (check == failed.end()) check = failed.insert(check, {name, reason, {}});
+      if (check->loads.empty() || check->loads.back() != load) check->loads.push_back(load);
+    }
+  }
+  for (const FailedCheck& check : failed) {
+    cautions.push_back(words.Say(
+        "caution.invalid",
+        {{"name", result.candidate.name},
+         {"level", fmt::format("{}", fmt::join(check.loads, words.Say("list.separator")))},
+         {"reason", check.reason}}));
+  }
+}
+
 std::vector<std::string> Cautions(const Report& report, const Words& words) {
   std::vector<std::string> cautions;
   for (const CandidateResult& result : report.candidates) {
@@ -475,28 +503,14 @@ std::vector<std::string> Cautions(const Report& report, const Words& words) {
       cautions.push_back(
           words.Say("caution.error", {{"name", result.candidate.name}, {"error", result.error}}));
     }
-    // A load that is too much is too much in every round; the first reason tells.
-    std::vector<std::string> loads;
-    std::string reason;
-    for (const LevelResult& level : result.levels) {
-      if (level.invalid.empty()) continue;
-      if (loads.empty()) reason = level.invalid[0];
-      loads.push_back(LevelText(report.plan.load, level.level, words));
-    }
-    if (!loads.empty()) {
-      cautions.push_back(
-          words.Say("caution.invalid",
-                    {{"name", result.candidate.name},
-                     {"level", fmt::format("{}", fmt::join(loads, words.Say("list.separator")))},
-                     {"reason", reason}}));
-    }
+    InvalidLoads(report, result, words, cautions);
   }
   for (const auto& [tag, key] :
        {std::pair("simulated", "caution.simulated"), std::pair("claimed", "caution.claimed")}) {
     const LevelResult* worst = nullptr;
     for (const CandidateResult& result : report.candidates) {
       const LevelResult* level = result.Shown();
-      if (level == nullptr || level->tag != tag || level->prediction_error <= 0) continue;
+      if (level == nullptr || level->tag != tag) continue;
       if (worst == nullptr || level->prediction_error > worst->prediction_error) worst = level;
     }
     if (worst == nullptr) continue;
@@ -550,9 +564,9 @@ std::vector<std::string> RoutingSentences(const Report& report, const Words& wor
        {std::pair("interactive", &*tiers.interactive), std::pair("batch", &*tiers.batch)}) {
     std::string sentence = words.Say(fmt::format("routing.{}", name),
                                      {{"names", Names(report, tier->candidates, words)}});
-    sentence += words.Say(tier->wait_s ? "routing.shed_wait" : "routing.shed",
-                          {{"rate", FormatFigure(tier->requests_per_s)},
-                           {"wait", FormatSeconds(tier->wait_s.value_or(0))}});
+    sentence += words.Say(
+        fmt::format("routing.{}_shed", name),
+        {{"rate", FormatFigure(tier->requests_per_s)}, {"wait", FormatSeconds(tier->wait_s)}});
     if (!tier->fallbacks.empty()) {
       sentence +=
           words.Say("routing.fallbacks", {{"names", Names(report, tier->fallbacks, words)}});

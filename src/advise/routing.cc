@@ -82,10 +82,8 @@ std::string TierLines(const char* name, const Report& report, const Tier& tier) 
   if (!tier.fallbacks.empty()) {
     out += fmt::format("    fallbacks: {}\n", NameList(report, tier.fallbacks));
   }
-  // Batch work waits as long as the gateway's queue lets it.
-  constexpr double kBatchWaitSeconds = 60;
   out += fmt::format("    shed: {{requests_per_s: {:.6g}, within: {:.0f}ms}}\n",
-                     tier.requests_per_s, 1e3 * tier.wait_s.value_or(kBatchWaitSeconds));
+                     tier.requests_per_s, 1e3 * tier.wait_s);
   return out + fmt::format("    because: {}\n", QuoteYaml(tier.because));
 }
 

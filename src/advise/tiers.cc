@@ -11,6 +11,9 @@
 namespace tare::advise {
 namespace {
 
+// Where no limit of the service levels holds a request may wait a minute; what would wait longer
+// comes sooner to its answer by coming again.
+constexpr double kLongestWaitSeconds = 60;
 constexpr auto kE2e = static_cast<std::size_t>(Metric::kE2e);
 
 bool Answers(const LevelResult& level) {
@@ -132,7 +135,8 @@ Tiers ChooseTiers(const Report& report) {
       tier->requests_per_s += PaceOf(report.candidates[i]);
     }
   }
-  tiers.interactive->wait_s = SpareTime(report, *tiers.interactive);
+  tiers.interactive->wait_s = SpareTime(report, *tiers.interactive).value_or(kLongestWaitSeconds);
+  tiers.batch->wait_s = kLongestWaitSeconds;
   return tiers;
 }
 

@@ -22,8 +22,8 @@ struct Tier {
   std::vector<std::size_t> candidates;  // one, or several that share the tier by their weights
   std::vector<std::size_t> fallbacks;   // tried, in this order, when none of those can answer
   double requests_per_s = 0;            // what the candidates answer together, within the levels
-  // How long a request can wait for its turn and still keep the levels; absent: nothing limits it.
-  std::optional<double> wait_s;
+  // How long a request can wait for its turn; one that would wait longer is turned away.
+  double wait_s = 0;
   std::string because;  // in English: it goes into a machine-read file
 };
 

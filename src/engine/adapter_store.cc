@@ -16,8 +16,6 @@ namespace tare::engine {
 namespace {
 
 constexpr std::size_t kMaxNameBytes = 256;
-// Packed, at most twice what the file holds: 16-bit values with small ranks become floats.
-constexpr std::uint64_t kMemoryPerFileByte = 2;
 
 Status CheckName(const std::string& name) {
   const bool plain = std::none_of(name.begin(), name.end(), [](char c) {
@@ -29,15 +27,17 @@ Status CheckName(const std::string& name) {
                    kMaxNameBytes);
 }
 
-Status CheckMemory(const std::filesystem::path& folder) {
+Status CheckMemory(const std::filesystem::path& folder, const model::ModelConfig& base,
+                   kernels::WeightType base_type) {
   std::error_code error;
   const auto size = std::filesystem::file_size(folder / "adapter_model.safetensors", error);
   if (error) return {};  // reading it says why
   TARE_TRY(const std::uint64_t available, model::AvailableMemory());
-  if (size <= available / kMemoryPerFileByte) return {};
+  const std::uint64_t most = model::LoraAdapter::MostBytes(size, base, base_type);
+  if (most <= available) return {};
   return Fail(ErrorKind::kResourceExhausted,
               "the adapter in '{}' may take {}, this machine has {} left: unload others first",
-              folder.string(), FormatBytes(kMemoryPerFileByte * size), FormatBytes(available));
+              folder.string(), FormatBytes(most), FormatBytes(available));
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ Result<AdapterStore::Entry> AdapterStore::Read(const std::string& name,
                                                const std::filesystem::path& folder) const {
   const SteadyClock clock;
   const Nanos begin = clock.Now();
-  TARE_RETURN_IF_ERROR(CheckMemory(folder));
+  TARE_RETURN_IF_ERROR(CheckMemory(folder, base_, base_type_));
   TARE_TRY(auto adapter, model::LoraAdapter::Load(folder, base_, base_type_));
   Entry entry;
   entry.info = {name,
@@ -94,9 +94,10 @@ Status AdapterStore::Load(const std::string& name, const std::filesystem::path& 
     return Read(name, folder);
   };
   Result<Entry> entry = load();
-  // The old version is let go of outside the lock.
+  // The old version is let go of outside the lock, and nothing is written under it: every request
+  // takes it in Find.
   std::shared_ptr<const model::LoraAdapter> old;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   Status status;
   if (!entry) {
     status = tl::unexpected(std::move(entry).error());
@@ -109,18 +110,19 @@ Status AdapterStore::Load(const std::string& name, const std::filesystem::path& 
   }
   ++counts_.loads;
   counts_.load_seconds += ToSeconds(entry->info.loading);
-  LogInfo("adapter '{}' loaded in {}: {} linear layers, rank up to {}, {}", name,
-          FormatDuration(entry->info.loading), entry->info.modules, entry->info.max_rank,
-          FormatBytes(entry->info.bytes));
+  const AdapterInfo info = entry->info;
   Entry& place = entries_[name];
   old = std::move(place.adapter);
   place = *std::move(entry);
+  lock.unlock();
+  LogInfo("adapter '{}' loaded in {}: {} linear layers, rank up to {}, {}", name,
+          FormatDuration(info.loading), info.modules, info.max_rank, FormatBytes(info.bytes));
   return {};
 }
 
 Status AdapterStore::Unload(const std::string& name) {
   decltype(entries_)::node_type gone;  // let go of outside the lock
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   gone = entries_.extract(name);
   if (gone.empty()) {
     Error error{ErrorKind::kNotFound, fmt::format("no adapter '{}' is loaded", name), "lora_name",
@@ -128,6 +130,7 @@ Status AdapterStore::Unload(const std::string& name) {
     return tl::unexpected(std::move(error));
   }
   ++counts_.unloads;
+  lock.unlock();
   LogInfo("adapter '{}' unloaded", name);
   return {};
 }

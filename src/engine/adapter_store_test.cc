@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <utility>
+
 #include "engine/collecting_sink.h"
 #include "engine/engine.h"
 #include "model/load.h"
@@ -12,6 +15,23 @@
 
 namespace tare::engine {
 namespace {
+
+// Holds the step thread at its first tokens until it is let go.
+class HoldingSink final : public GenerateSink {
+ public:
+  void OnTokens(GenerateChunk) override {
+    if (std::exchange(held_, true)) return;
+    reached.set_value();
+    go_on.get_future().wait();
+  }
+  void OnDone(const GenerateUsage&) override {}
+  void OnError(Error) override {}
+
+  std::promise<void> reached, go_on;
+
+ private:
+  bool held_ = false;
+};
 
 class AdapterStoreTest : public testing::Test {
  protected:
@@ -44,8 +64,7 @@ class AdapterStoreTest : public testing::Test {
     engine_ = Engine::Start(std::move(options), *std::move(model), nullptr).value();
   }
 
-  std::shared_ptr<CollectingSink> Ask(const std::string& adapter, int length, int answer = 24,
-                                      bool speculate = true) {
+  GenerateRequest Request(const std::string& adapter, int length, int answer, bool speculate) {
     GenerateRequest request;
     for (int i = 0; i < length; ++i) request.prompt.push_back(TokenId{i % 7 * 20 + 5});
     request.max_new_tokens = answer;
@@ -56,8 +75,12 @@ class AdapterStoreTest : public testing::Test {
       request.adapter = store_->Find(adapter);
       EXPECT_NE(request.adapter, nullptr);
     }
+    return request;
+  }
+  std::shared_ptr<CollectingSink> Ask(const std::string& adapter, int length, int answer = 24,
+                                      bool speculate = true) {
     auto sink = std::make_shared<CollectingSink>();
-    EXPECT_TRUE(engine_->Submit(std::move(request), sink));
+    EXPECT_TRUE(engine_->Submit(Request(adapter, length, answer, speculate), sink));
     return sink;
   }
   std::vector<TokenId> Answer(const std::string& adapter, int length) {
@@ -82,13 +105,22 @@ TEST_F(AdapterStoreTest, DifferentAdaptersShareABatch) {
     EXPECT_NE(a, base);
     EXPECT_NE(b, base);
     EXPECT_NE(a, b);
+    // All six are there before the step thread goes on.
+    const auto first = std::make_shared<HoldingSink>();
+    ASSERT_TRUE(engine_->Submit(Request("", 1, 1, false), first));
+    first->reached.get_future().wait();
+    const std::uint64_t steps = engine_->Stats().steps;
     std::vector<std::shared_ptr<CollectingSink>> sinks;
     for (const char* adapter : {"a", "", "b", "a", "", "b"}) sinks.push_back(Ask(adapter, 40));
+    first->go_on.set_value();
     for (std::size_t i = 0; i < sinks.size(); ++i) {
       sinks[i]->Wait();
       const auto& expected = i % 3 == 0 ? a : i % 3 == 1 ? base : b;
       EXPECT_EQ(sinks[i]->tokens(), expected) << i;
     }
+    EXPECT_TRUE(engine_->Drain(Nanos::max()));
+    // One after the other takes 24 each; a few more than 24 as prompts may begin apart.
+    EXPECT_LT(engine_->Stats().steps - steps, 36u);
     engine_.reset();
   }
 }

@@ -16,7 +16,8 @@ const Clock* OrSteady(const Clock* clock) {
   return clock != nullptr ? clock : &steady;
 }
 
-// A request on its way. The step thread alone touches `vectors` and `computed`.
+// A request on its way. Its inputs do not change; `vectors` belong to the step thread, the rest is
+// guarded by the embedder's mutex. Whoever takes it from the last queue it is in calls `done`.
 struct Pending {
   std::uint64_t id = 0;
   std::vector<std::vector<TokenId>> inputs;
@@ -75,9 +76,11 @@ class Embedder::Impl {
     const Nanos begin = clock_->Now();
     // A full step, so that no request pays for memory touched the first time.
     const int rows = std::max(1, std::min(options_.max_step_tokens, max_length_));
-    const std::vector<TokenId> tokens(static_cast<std::size_t>(rows), TokenId{0});
-    std::vector<float> out(Dimension());
-    encoder_->Forward(tokens, {&rows, 1}, out);
+    const auto inputs = static_cast<std::size_t>(std::max(1, options_.max_step_tokens / rows));
+    const std::vector<int> lengths(inputs, rows);
+    const std::vector<TokenId> tokens(inputs * static_cast<std::size_t>(rows), TokenId{0});
+    std::vector<float> out(inputs * Dimension());
+    encoder_->Forward(tokens, lengths, out);
     stats_.startup = options_.startup;
     stats_.startup.warm_kernels = clock_->Now() - begin;
     stats_.startup.total += stats_.startup.warm_kernels;
@@ -112,7 +115,7 @@ class Embedder::Impl {
     std::shared_ptr<Pending> dropped;  // freed without the lock
     std::lock_guard lock(mutex_);
     const auto is = [&](const std::shared_ptr<Pending>& p) { return p->id == handle.id; };
-    for (Queue* queue : {&interactive_, &batch_}) {
+    for (Queue* queue : {&interactive_, &batch_, &finished_, &dropped_}) {
       const auto found = std::find_if(queue->begin(), queue->end(), is);
       if (found == queue->end()) continue;
       dropped = *found;
@@ -129,21 +132,31 @@ class Embedder::Impl {
   bool Drain(Nanos deadline) {
     std::unique_lock lock(mutex_);
     stats_.draining = true;
-    const Nanos left = std::max(Nanos{}, deadline - clock_->Now());
-    const bool whole = changed_.wait_for(lock, left, [this] { return unfinished_ == 0; });
-    Queue dropped = std::move(interactive_);
-    dropped.insert(dropped.end(), batch_.begin(), batch_.end());
-    interactive_.clear();
-    batch_.clear();
-    for (const auto& pending : dropped) {
-      pending->cancelled = true;
-      Forget(*pending);
-      ++stats_.requests_cancelled;
+    const auto done = [this] { return unfinished_ == 0; };
+    while (!done() && clock_->Now() < deadline) {
+      // In slices, since the embedder's clock need not be the condition variable's.
+      const Nanos left = std::min<Nanos>(deadline - clock_->Now(), std::chrono::milliseconds(20));
+      changed_.wait_for(lock, left, done);
     }
-    lock.unlock();
-    for (const auto& pending : dropped) {
+    bool whole = true;
+    for (Queue* queue : {&interactive_, &batch_}) {
+      for (std::shared_ptr<Pending>& pending : *queue) {
+        whole = false;
+        pending->cancelled = true;
+        Forget(*pending);
+        ++stats_.requests_cancelled;
+        dropped_.push_back(std::move(pending));
+      }
+      queue->clear();
+    }
+    while (!dropped_.empty()) {
+      const std::shared_ptr<Pending> pending = std::move(dropped_.front());
+      dropped_.pop_front();
+      lock.unlock();
       pending->done(Fail(ErrorKind::kUnavailable, "the server is shutting down"));
+      lock.lock();
     }
+    changed_.wait(lock, done);  // for the step under way
     return whole;
   }
 
@@ -172,10 +185,11 @@ class Embedder::Impl {
   void Plan() {
     step_.clear();
     const Nanos now = clock_->Now();
-    while (!batch_.empty() && now - batch_.front()->arrived >= options_.batch_tier_ageing) {
-      interactive_.push_back(std::move(batch_.front()));
-      batch_.pop_front();
-    }
+    std::erase_if(batch_, [&](const std::shared_ptr<Pending>& request) {
+      if (now - request->arrived < options_.batch_tier_ageing) return false;
+      interactive_.push_back(request);
+      return true;
+    });
     int rows = 0;
     for (Queue* queue : {&interactive_, &batch_}) {
       while (!queue->empty()) {
@@ -205,14 +219,18 @@ class Embedder::Impl {
       stats_.step_seconds += seconds;
       stats_.tokens += tokens;
       stats_.inputs += step_.size();
-      std::vector<std::shared_ptr<Pending>> finished = Book();
+      Book();
       step_.clear();
-      lock.unlock();
-      const auto count = static_cast<int>(finished.size());
-      for (const auto& request : finished) request->done(std::move(request->vectors));
-      finished.clear();
-      lock.lock();
-      unfinished_ -= count;  // only now: Drain waits for the answers
+      while (!finished_.empty()) {
+        std::shared_ptr<Pending> request = std::move(finished_.front());
+        finished_.pop_front();
+        lock.unlock();
+        request->done(std::move(request->vectors));
+        request.reset();
+        lock.lock();
+        ++stats_.requests_finished;
+        --unfinished_;  // only now: Drain waits for the answers
+      }
       changed_.notify_all();
     }
   }
@@ -238,18 +256,15 @@ class Embedder::Impl {
     return tokens_.size();
   }
 
-  // Counts what the step computed, with the lock held; returns the requests that are complete.
-  std::vector<std::shared_ptr<Pending>> Book() {
-    std::vector<std::shared_ptr<Pending>> finished;
+  // Counts what the step computed, with the lock held; requests that are complete go to finished_.
+  void Book() {
     for (const Planned& one : step_) {
       Pending& request = *one.request;
       if (request.cancelled) continue;
       --stats_.waiting_inputs;
       if (++request.computed < request.inputs.size()) continue;
-      ++stats_.requests_finished;
-      finished.push_back(one.request);
+      finished_.push_back(one.request);
     }
-    return finished;
   }
 
   const EmbedderOptions options_;
@@ -265,6 +280,7 @@ class Embedder::Impl {
   std::condition_variable changed_;
   Queue interactive_, batch_;  // requests with inputs not planned yet
   std::vector<Planned> step_;  // under way
+  Queue finished_, dropped_;   // to be told so, by the step thread and by Drain
   std::uint64_t last_id_ = 0;
   int unfinished_ = 0;
   bool stopping_ = false;

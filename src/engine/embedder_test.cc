@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <functional>
 #include <future>
 #include <mutex>
 
@@ -38,17 +39,23 @@ class FakeEncoder final : public model::Encoder {
       out[2 * i + 1] = static_cast<float>(lengths[i]);
       at += static_cast<std::size_t>(lengths[i]);
     }
-    if (++steps_ == 1) return;  // warm-up
+    if (++steps_ == 1) {
+      warm_up.assign(lengths.begin(), lengths.end());
+      return;
+    }
     if (steps_ == 2) {
       begun.set_value();
       go_on.get_future().wait();
     }
+    if (on_step) on_step(firsts);
     std::lock_guard lock(mutex_);
     steps.push_back(std::move(firsts));
   }
 
   std::promise<void> begun, go_on;  // of the first step
   std::vector<std::vector<int>> steps;
+  std::vector<int> warm_up;  // its lengths
+  std::function<void(const std::vector<int>& firsts)> on_step;
 
  private:
   model::ModelConfig config_;
@@ -126,6 +133,28 @@ TEST(EmbedderTest, BatchRequestsWaitForInteractiveOnesUntilTheyAreOld) {
   }
 }
 
+TEST(EmbedderTest, EveryBatchRequestAgesWhereverItIsInTheQueue) {
+  ManualClock clock;
+  Fixture f({.max_step_tokens = 2, .clock = &clock});
+  f.encoder->on_step = [&](const std::vector<int>& firsts) {
+    if (firsts.front() == 1) clock.Set(std::chrono::seconds(11));  // when `young` is in front
+  };
+  auto held = f.Hold();
+  auto old = f.Ask({Input(1, 2), Input(2, 2), Input(3, 2)}, Tier::kBatch);
+  clock.Set(std::chrono::seconds(5));
+  auto young = f.Ask({Input(11, 2), Input(12, 2)}, Tier::kBatch);
+  f.LetGo();
+  old.get();
+  young.get();
+  EXPECT_EQ(f.encoder->steps, (std::vector<std::vector<int>>{{99}, {1}, {2}, {3}, {11}, {12}}));
+}
+
+TEST(EmbedderTest, WarmsUpWithAFullStep) {
+  EXPECT_EQ(Fixture({.max_step_tokens = 6}).encoder->warm_up, std::vector<int>{6});
+  EXPECT_EQ(Fixture({.max_step_tokens = 20}).encoder->warm_up, (std::vector<int>{8, 8}));
+  EXPECT_EQ(Fixture({.max_step_tokens = 0}).encoder->warm_up, std::vector<int>{1});
+}
+
 TEST(EmbedderTest, AnInputLongerThanAStepHasOneOfItsOwn) {
   Fixture f({.max_step_tokens = 4});
   auto held = f.Hold();
@@ -149,6 +178,25 @@ TEST(EmbedderTest, WhatIsCancelledIsNotComputed) {
   EXPECT_EQ(f.encoder->steps, (std::vector<std::vector<int>>{{99}, {2}}));
   const EmbedderStats stats = f.embedder->Stats();
   EXPECT_EQ(stats.requests_cancelled, 1u);
+  EXPECT_EQ(stats.waiting_inputs, 0u);
+}
+
+TEST(EmbedderTest, WhatIsCancelledBeforeItsAnswerHasNone) {
+  Fixture f;
+  auto held = f.Hold();
+  Embedder::Handle second{};
+  bool answered = false;
+  const auto first = f.embedder->Submit({{Input(1, 1)}}, [&](auto) { f.embedder->Cancel(second); });
+  ASSERT_TRUE(first);
+  second = *f.embedder->Submit({{Input(2, 1)}}, [&](auto) { answered = true; });
+  f.LetGo();
+  EXPECT_TRUE(f.embedder->Drain(Nanos::max()));
+  EXPECT_EQ(f.encoder->steps, (std::vector<std::vector<int>>{{99}, {1, 2}}));
+  EXPECT_FALSE(answered);
+  const EmbedderStats stats = f.embedder->Stats();
+  EXPECT_EQ(stats.requests_finished, 2u);
+  EXPECT_EQ(stats.requests_cancelled, 1u);
+  EXPECT_EQ(stats.waiting_requests, 0);
   EXPECT_EQ(stats.waiting_inputs, 0u);
 }
 
@@ -181,10 +229,21 @@ TEST(EmbedderTest, DrainDropsWhatIsNotDoneInTime) {
   Fixture f;
   auto held = f.Hold();
   auto waiting = f.Ask({Input(1, 1)});
-  EXPECT_FALSE(f.embedder->Drain(Nanos{0}));
-  f.LetGo();
-  EXPECT_EQ(held.get(), (std::vector<float>{99, 1}));
+  auto drained = std::async(std::launch::async, [&] { return f.embedder->Drain(Nanos{0}); });
   EXPECT_TRUE(waiting.get().empty());
+  f.LetGo();  // what is under way ends, and draining waits for it
+  EXPECT_FALSE(drained.get());
+  EXPECT_EQ(held.get(), (std::vector<float>{99, 1}));
+  EXPECT_EQ(f.embedder->Stats().waiting_requests, 0);
+}
+
+TEST(EmbedderTest, DrainingIsWholeWhenNothingIsDropped) {
+  Fixture f;
+  auto held = f.Hold();
+  auto drained = std::async(std::launch::async, [&] { return f.embedder->Drain(Nanos{0}); });
+  f.LetGo();
+  EXPECT_TRUE(drained.get());
+  EXPECT_EQ(held.get(), (std::vector<float>{99, 1}));
 }
 
 TEST(EmbedderTest, EmbedsTextsWithARealEncoder) {
@@ -217,6 +276,13 @@ TEST(EmbedderTest, EmbedsTextsWithARealEncoder) {
   auto tokens = *embedder.Encode(book[0]);
   embedder.Truncate(tokens, 4);
   EXPECT_EQ(tokens, (std::vector<TokenId>{TokenId{2}, TokenId{5}, TokenId{6}, TokenId{3}}));
+
+  options.adapters = {{"a", "/nowhere"}};
+  const auto adapted = LoadLocalEmbedder(options);
+  ASSERT_FALSE(adapted);
+  EXPECT_EQ(adapted.error().param, "lora");
+  EXPECT_NE(adapted.error().message.find("leave out --lora"), std::string::npos);
+  options.adapters.clear();
 
   options.engine.max_model_len = 65;
   EXPECT_FALSE(LoadLocalEmbedder(options));

@@ -18,6 +18,10 @@ bool IsEmbeddingModel(const std::filesystem::path& path) {
 }
 
 Result<LocalEmbedder> LoadLocalEmbedder(const LocalModelOptions& options) {
+  if (!options.adapters.empty()) {
+    return FailParam("lora", "'{}' makes embeddings and takes no adapters: leave out --lora",
+                     options.model);
+  }
   if (!options.isa.empty()) TARE_RETURN_IF_ERROR(kernels::SelectIsa(options.isa));
   const SteadyClock clock;
   const Nanos begin = clock.Now();

@@ -50,6 +50,7 @@ Status RunVariant(const LoadOptions& base, const std::vector<int>& users, std::s
     LocalServerOptions start;
     start.command = variant.command;
     start.log = LogOf(base, variant);
+    start.ready_timeout = std::chrono::minutes(10);  // a large model is read from a slow disk
     start.cancelled = hooks.cancelled;
     TARE_TRY(LocalServer started, LocalServer::Start(start));
     server.emplace(std::move(started));

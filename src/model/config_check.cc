@@ -16,11 +16,16 @@ Status CheckConfig(const ModelConfig& c, std::string_view source) {
     int most;
   };
   const Range ranges[] = {
-      {"number of layers", c.layers, 1 << 12},     {"hidden size", c.hidden, 1 << 20},
-      {"number of heads", c.heads, 1 << 14},       {"number of KV heads", c.kv_heads, 1 << 14},
-      {"head size", c.head_dim, 1 << 14},          {"feed-forward size", c.intermediate, 1 << 24},
-      {"vocabulary size", c.vocab, 1 << 24},       {"context length", c.context_length, 1 << 30},
+      {"number of layers", c.layers, 1 << 12},
+      {"hidden size", c.hidden, 1 << 20},
+      {"number of heads", c.heads, 1 << 14},
+      {"number of KV heads", c.kv_heads, 1 << 14},
+      {"head size", c.head_dim, 1 << 14},
+      {"feed-forward size", c.intermediate, 1 << 24},
+      {"vocabulary size", c.vocab, 1 << 24},
+      {"context length", c.context_length, 1 << 30},
       {"rotated head size", c.rope.dims, 1 << 14},
+      {"number of token types", c.encoder ? c.encoder->token_types : 1, 1 << 16},
   };
   for (const Range& range : ranges) {
     if (range.value < 1 || range.value > range.most) {

@@ -165,6 +165,18 @@ TEST_F(EncoderTest, WhatCannotBeComputedIsRefusedByName) {
   config["num_attention_heads"] = 5;
   Overwrite("config.json", config.dump());
   refused("5 heads");
+  for (const auto& [key, value] :
+       {std::pair("head_dim", 4096), std::pair("head_dim", 1),
+        std::pair("num_key_value_heads", 4096), std::pair("num_key_value_heads", 1)}) {
+    config = tiny.config;
+    config[key] = value;
+    Overwrite("config.json", config.dump());
+    refused(fmt::format("{} {}", key, value).c_str());
+  }
+  config = tiny.config;
+  config["type_vocab_size"] = 1 << 17;
+  Overwrite("config.json", config.dump());
+  refused("token types is 131072");
 }
 
 TEST_F(EncoderTest, TheLengthIsTheShortestOfWhatTheFolderSays) {

@@ -1,5 +1,7 @@
 // BERT encoders (Devlin and others 2018, arXiv 1810.04805): MiniLM, BGE, E5 and their like, which
 // make vectors of texts. encoder.cc computes them; they have no parts of a decoder.
+#include <cstdint>
+
 #include "model/config_json.h"
 #include "model/families.h"
 
@@ -32,6 +34,15 @@ Status AdjustJson(const JsonKeys& keys, ModelConfig& config) {
   if (config.heads < 1 || config.hidden % config.heads != 0) {
     return Fail(ErrorKind::kCorrupt, "{}: {} numbers cannot be shared by {} heads evenly",
                 keys.source(), config.hidden, config.heads);
+  }
+  // Every head reads its own part of a row and writes there; BERT has no other shapes.
+  if (config.kv_heads != config.heads ||
+      std::int64_t{config.heads} * config.head_dim != config.hidden) {
+    return Fail(ErrorKind::kCorrupt,
+                "{}: num_attention_heads {}, num_key_value_heads {} and head_dim {} do not fit the "
+                "hidden_size {}: encoders have as many KV heads as heads, and heads times head_dim "
+                "is hidden_size",
+                keys.source(), config.heads, config.kv_heads, config.head_dim, config.hidden);
   }
   TARE_TRY(config.norm_epsilon, keys.FloatOr("layer_norm_eps", 1e-12f));
   config.attention_bias = true;

@@ -52,6 +52,7 @@ std::vector<Module> ModulesOf(const ModelConfig& base, int layer) {
 
 // The two tensors of a module.
 struct Pair {
+  std::string module;  // TensorName::module
   std::string a_name, b_name;
   const SafetensorsTensor* a = nullptr;
   const SafetensorsTensor* b = nullptr;
@@ -82,7 +83,9 @@ std::optional<TensorName> ParseName(std::string_view name) {
   name.remove_prefix(kLayers.size());
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), parsed.layer);
   const auto digits = static_cast<std::size_t>(end - name.data());
-  if (error != std::errc{} || digits >= name.size() || name[digits] != '.') return {};
+  if (error != std::errc{} || parsed.layer < 0 || digits >= name.size() || name[digits] != '.') {
+    return {};
+  }
   parsed.in_layer = name.substr(digits + 1);
   return parsed;
 }
@@ -176,10 +179,20 @@ class LoraLoader {
       }
       TARE_TRY(const Module module, FindModule(name, *parsed));
       TARE_RETURN_IF_ERROR(CheckTensor(name, tensor, *parsed, module));
+      // One module may be named in several ways: with and without "model.", "layers.01".
       Pair& pair = pairs_[{parsed->layer, module.name}];
+      const SafetensorsTensor*& place = parsed->is_a ? pair.a : pair.b;
+      if (place != nullptr) {
+        return Misfit("tensor '{}' is there twice, once as '{}'", name,
+                      parsed->is_a ? pair.a_name : pair.b_name);
+      }
+      if (!pair.module.empty() && pair.module != parsed->module) {
+        return Misfit("tensor '{}' is of '{}', its counterpart of '{}': one name is needed", name,
+                      parsed->module, pair.module);
+      }
       (parsed->is_a ? pair.a_name : pair.b_name) = name;
-      (parsed->is_a ? pair.a : pair.b) = &tensor;
-      modules_.emplace_back(parsed->module);
+      place = &tensor;
+      pair.module = parsed->module;
     }
     if (pairs_.empty()) return Misfit("it holds no tensors");
     for (const auto& [key, pair] : pairs_) {
@@ -227,7 +240,7 @@ class LoraLoader {
   Status CheckTargets() const {
     for (const std::string& target : config_.targets) {
       const bool found = std::ranges::any_of(
-          modules_, [&](const std::string& module) { return EndsInModule(module, target); });
+          pairs_, [&](const auto& pair) { return EndsInModule(pair.second.module, target); });
       if (!found) {
         return Misfit(
             "adapter_config.json names '{}' among target_modules, but there is no tensor "
@@ -266,7 +279,7 @@ class LoraLoader {
       AppendRows(*pair.a, stack);
       values.clear();
       AppendRows(*pair.b, values);
-      const auto scale = static_cast<float>(config_.ScaleOf(ParseName(pair.a_name)->module));
+      const auto scale = static_cast<float>(config_.ScaleOf(pair.module));
       for (float& value : values) value *= scale;
       LoraPart part{{}, ranks, module.column};
       const auto type = rank <= kSmallRank ? kernels::WeightType::kF32 : type_;
@@ -290,9 +303,19 @@ class LoraLoader {
   std::string source_;
   LoraConfig config_;
   std::map<Key, Pair> pairs_;
-  std::vector<std::string> modules_;
   ThreadPool pool_{1};
 };
+
+std::uint64_t LoraAdapter::MostBytes(std::uint64_t file_bytes, const ModelConfig& base,
+                                     kernels::WeightType base_type) {
+  // 16-bit values of small ranks and beside an F32 base become floats. Every A is packed in groups
+  // of 16 rows, whatever its rank: at most 15 more a site, as wide as the site's input.
+  const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
+  const std::uint64_t inputs =
+      2 * u(base.hidden) + u(base.heads) * u(base.head_dim) + u(base.intermediate);
+  const std::uint64_t value = base_type == kernels::WeightType::kF32 ? 4 : 2;
+  return 2 * file_bytes + u(base.layers) * 15 * inputs * value;
+}
 
 Result<std::unique_ptr<const LoraAdapter>> LoraAdapter::Load(const fs::path& folder,
                                                              const ModelConfig& base,

@@ -63,6 +63,11 @@ class LoraAdapter {
                                                          const ModelConfig& base,
                                                          kernels::WeightType base_type);
 
+  // The most bytes() can be of an adapter whose adapter_model.safetensors has `file_bytes`, for
+  // asking whether it will fit before it is read.
+  static std::uint64_t MostBytes(std::uint64_t file_bytes, const ModelConfig& base,
+                                 kernels::WeightType base_type);
+
  private:
   friend class LoraLoader;
   LoraAdapter();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <list>
 
@@ -156,6 +157,26 @@ TEST_F(LoraAdapterTest, CompanyChangesNoBit) {
   }
 }
 
+TEST_F(LoraAdapterTest, TakesNoMoreMemoryThanPromised) {
+  TinyAdapter thin = adapters_.at("all");  // of rank 1: mostly padding
+  thin.config["r"] = 1;
+  for (auto& [name, shape] : thin.tensors) std::ranges::replace(shape, 8, 1);
+  adapters_.emplace("thin", thin);
+  for (const auto& [name, tiny] : adapters_) {
+    for (const auto type : {kernels::WeightType::kF32, kernels::WeightType::kInt8}) {
+      const auto model = Base(tiny.base, type);
+      const AdapterFolder folder(tiny);
+      const auto adapter = Load(folder, *model);
+      ASSERT_NE(adapter, nullptr) << name;
+      std::uint64_t stored = 0;  // were it of 16-bit values
+      for (const auto& [tensor, shape] : tiny.tensors) {
+        stored += 2 * static_cast<std::uint64_t>(shape[0] * shape[1]);
+      }
+      EXPECT_LE(adapter->bytes(), LoraAdapter::MostBytes(stored, model->config(), type)) << name;
+    }
+  }
+}
+
 TEST_F(LoraAdapterTest, EveryLoadIsAnother) {
   const AdapterFolder folder(adapters_.at("all"));
   const auto model = Base("llama", kernels::WeightType::kF32);
@@ -182,6 +203,21 @@ TEST_F(LoraAdapterTest, RefusesWhatDoesNotFitTheBase) {
                 one.tensors[q("2", "lora_A.weight")] = {8, 64};
               }),
               HasSubstr("is for layer 2, the base 'llama' has 2"));
+  EXPECT_THAT(ErrorWith([&](TinyAdapter& one) {
+                one.tensors[q("-1", "lora_A.weight")] = {8, 64};
+              }),
+              HasSubstr("layers.-1.self_attn.q_proj.lora_A.weight' is no low-rank matrix"));
+  for (const char* again : {"base_model.model.layers.1", "base_model.model.model.layers.01"}) {
+    EXPECT_THAT(ErrorWith([&](TinyAdapter& one) {
+                  one.tensors[std::string(again) + ".self_attn.q_proj.lora_A.weight"] = {8, 64};
+                }),
+                testing::AnyOf(HasSubstr("is there twice"), HasSubstr("one name is needed")));
+  }
+  EXPECT_THAT(ErrorWith([&](TinyAdapter& one) {
+                one.tensors.erase(q("1", "lora_A.weight"));
+                one.tensors["base_model.model.layers.1.self_attn.q_proj.lora_A.weight"] = {8, 64};
+              }),
+              HasSubstr("one name is needed"));
   EXPECT_THAT(ErrorWith([&](TinyAdapter& one) { one.tensors.erase(q("1", "lora_B.weight")); }),
               HasSubstr("has no counterpart lora_B"));
   EXPECT_THAT(

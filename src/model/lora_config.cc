@@ -36,10 +36,17 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
 // Ways to begin training that leave the base's weights changed.
 constexpr std::string_view kChangesBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
 
+// A value for a message. Lists and objects by what they are: writing them goes as deep as they are
+// nested, which may be deeper than the stack.
+std::string Shown(const json& value) {
+  return value.is_structured() ? value.type_name()
+                               : value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 tl::unexpected<Error> Bad(const std::string& source, std::string_view key, const json& value,
                           std::string_view wanted) {
   return Fail(ErrorKind::kCorrupt, "{}: key '{}' is {}; {} (save the adapter again with PEFT)",
-              source, key, value.dump(-1, ' ', false, json::error_handler_t::replace), wanted);
+              source, key, Shown(value), wanted);
 }
 
 bool IsNothing(const json& value) {
@@ -106,15 +113,14 @@ Status RefuseVariants(const json& config, const std::string& source) {
   if (type == config.end() || *type != "LORA") {
     return Fail(ErrorKind::kUnsupported,
                 "{}: its peft_type is {}, only LORA adapters can be loaded", source,
-                type == config.end() ? "missing"
-                                     : type->dump(-1, ' ', false, json::error_handler_t::replace));
+                type == config.end() ? "missing" : Shown(*type));
   }
   const auto bias = config.find("bias");
   if (bias != config.end() && !bias->is_null() && *bias != "none") {
     return Fail(ErrorKind::kUnsupported,
                 "{}: bias is {}: the base's biases were trained too, which cannot be loaded; train "
                 "with bias \"none\"",
-                source, bias->dump(-1, ' ', false, json::error_handler_t::replace));
+                source, Shown(*bias));
   }
   const auto init = config.find("init_lora_weights");
   if (init != config.end() && init->is_string()) {

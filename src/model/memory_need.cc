@@ -104,8 +104,10 @@ std::uint64_t WorkingBytes(const ModelConfig& config) {
   }
   // Residual, normed and delta, and the quantised form.
   const std::uint64_t row = 4 * hidden + heads + inner;
-  // An encoder has no logits, and steps of more rows (engine/embedder.h).
-  if (config.encoder) return sizeof(float) * 4 * kStepRows * row + kProcessBytes;
+  // An encoder has no logits, and a longer input has a step of its own (engine/embedder.h).
+  if (config.encoder) {
+    return sizeof(float) * std::max(kStepRows, u(config.context_length)) * row + kProcessBytes;
+  }
   return sizeof(float) * (kStepRows * row + kStepSequences * u(config.vocab)) + kProcessBytes;
 }
 

@@ -50,6 +50,24 @@ TEST_F(AvailableMemoryTest, NamesWhatCannotBeRead) {
               testing::HasSubstr("MemAvailable"));
 }
 
+// An input longer than the usual step has a step of its own.
+TEST(WorkingBytesTest, EncodersHaveRoomForTheirLongestInput) {
+  ModelConfig config;
+  config.hidden = 64;
+  config.heads = config.kv_heads = 4;
+  config.head_dim = 16;
+  config.intermediate = 128;
+  config.encoder.emplace();
+  const auto of_rows = [&](int context) {
+    config.context_length = context;
+    return WorkingBytes(config);
+  };
+  EXPECT_EQ(of_rows(64), of_rows(512));
+  const std::uint64_t row = (of_rows(1024) - of_rows(512)) / 512;
+  EXPECT_GE(row, sizeof(float) * (64 * 8 + 4 * 128));
+  EXPECT_EQ(of_rows(8192) - of_rows(1024), 7168 * row);
+}
+
 TEST(CheckFitsTest, ShowsTheArithmetic) {
   const MemoryNeed need{3ull << 30, 1ull << 30, 1ull << 29};
   EXPECT_TRUE(CheckFits(need, need.total(), "m.gguf"));

@@ -52,10 +52,10 @@ ParameterCount CountParameters(const ModelConfig& c) {
   n.dense_mlp = dense_layers * 3 * U(c.hidden) * U(c.intermediate);
   if (c.encoder) {
     n.embedding = n.head = 0;
-    n.tables = U(c.vocab + c.context_length + c.encoder->token_types) * U(c.hidden);
+    n.tables = (U(c.vocab) + U(c.context_length) + U(c.encoder->token_types)) * U(c.hidden);
     n.attention += U(c.layers) * U(c.hidden);  // the output's bias
     n.dense_mlp =
-        U(c.layers) * (2 * U(c.hidden) * U(c.intermediate) + U(c.intermediate + c.hidden));
+        U(c.layers) * (2 * U(c.hidden) * U(c.intermediate) + U(c.intermediate) + U(c.hidden));
     n.norms = (2 * U(c.layers) + 1) * 2 * U(c.hidden);
   }
   if (c.experts) {

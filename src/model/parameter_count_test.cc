@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -127,6 +128,22 @@ TEST(ParameterCountTest, ReadsPublishedConfigs) {
     EXPECT_EQ(read.error().kind, ErrorKind::kUnsupported);
     EXPECT_THAT(read.error().message, testing::HasSubstr("model_type '"));
   }
+}
+
+// The largest tables that are let in add up to more than an int holds.
+TEST(ParameterCountTest, HugeTablesOfEncodersAreCounted) {
+  const json config = With(Dense("bert", 1, 64, 4, 4, 96, 1 << 24),
+                           {{"max_position_embeddings", 1 << 30}, {"type_vocab_size", 1 << 16}});
+  const auto read = ParseJsonConfig(config.dump(), "config.json");
+  ASSERT_TRUE(read) << read.error().message;
+  ParameterCount n = CountParameters(read->config);
+  EXPECT_EQ(n.tables, ((1ull << 24) + (1ull << 30) + (1ull << 16)) * 64);
+  // Whoever counts need not have checked before.
+  ModelConfig unchecked = read->config;
+  unchecked.encoder->token_types = unchecked.intermediate = std::numeric_limits<int>::max();
+  n = CountParameters(unchecked);
+  EXPECT_EQ(n.tables, ((1ull << 24) + (1ull << 30) + (1ull << 31) - 1) * 64);
+  EXPECT_EQ(n.dense_mlp, (2ull * 64 + 1) * ((1ull << 31) - 1) + 64);
 }
 
 TEST(JsonConfigTest, NamesWhatIsWrong) {

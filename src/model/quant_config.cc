@@ -28,7 +28,7 @@ Status ReadBlock(const JsonKeys& keys, const char* key, QuantConfig& out) {
   if (!pair || value[0] == 0 || value[1] == 0 || value[0].get<std::uint64_t>() > kLargest ||
       value[1].get<std::uint64_t>() > kLargest) {
     return Fail(ErrorKind::kCorrupt, "{}: key '{}' is {}, two block sizes are needed",
-                keys.source(), key, value.dump());
+                keys.source(), key, value.is_structured() ? value.type_name() : value.dump());
   }
   out.block_rows = value[0].get<std::int64_t>();
   out.block_cols = value[1].get<std::int64_t>();

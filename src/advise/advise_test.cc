@@ -296,7 +296,7 @@ TEST_F(AdviseTest, RoutingFileAndReportSayTheSameOfWaiting) {
   const std::vector<std::string> said = ContentOf(report, Words(Language::kEnglish)).routing;
   ASSERT_EQ(said.size(), 2u);
   EXPECT_THAT(said[0], HasSubstr("are answered within the service levels, and a request that"));
-  EXPECT_THAT(said[1], HasSubstr("would wait longer than 60 s for its turn is turned away"));
+  EXPECT_THAT(said[1], HasSubstr("would wait longer than 60.0 s for its turn is turned away"));
   EXPECT_THAT(said[1], Not(HasSubstr("service levels")));
 }
 
@@ -320,7 +320,7 @@ TEST_F(AdviseTest, InvalidLoadsAreCautionedOfByTheCheckTheyFailed) {
     if (one.find("not a valid measurement") != std::string::npos) invalid.push_back(one);
   }
   EXPECT_THAT(invalid,
-              ElementsAre("int4 with 1 user, 8 users: not a valid measurement (input_lengths: "
+              ElementsAre("int4 with 1 user; 8 users: not a valid measurement (input_lengths: "
                           "prompts are too long).",
                           "int4 with 8 users: not a valid measurement (client: late by 40 ms)."));
 }

@@ -14,16 +14,14 @@ void Activations::Set(const float* x, std::int64_t rows, std::int64_t cols) {
   impl_->cells = ActivationCells{.rows = rows, .cols = cols, .f32 = x};
   impl_->has_bf16 = false;
   impl_->has_codes = false;
-  impl_->has_tiles = false;
 }
 
 ActivationCells Activations::Impl::In(WeightType type, ThreadPool& pool) {
   if (type == WeightType::kF32) return cells;
   const bool is_bf16 = type == WeightType::kBf16;
-  const bool are_many = InputRows::AreMany(type, cells.rows);
-  InputRows& rows = is_bf16 ? bf16 : are_many ? tiles : codes;
-  if (!std::exchange(is_bf16 ? has_bf16 : are_many ? has_tiles : has_codes, true)) {
-    rows.Reserve(type, cells.cols, (cells.rows + kBlockRows - 1) / kBlockRows, are_many);
+  InputRows& rows = is_bf16 ? bf16 : codes;
+  if (!std::exchange(is_bf16 ? has_bf16 : has_codes, true)) {
+    rows.Reserve(type, cells.cols, (cells.rows + kBlockRows - 1) / kBlockRows);
     pool.ParallelFor(static_cast<std::size_t>(cells.rows), 4,
                      [&](std::size_t begin, std::size_t end) {
                        for (auto row = static_cast<std::int64_t>(begin);

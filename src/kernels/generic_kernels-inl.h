@@ -6,9 +6,8 @@
 
 #include <cstdint>
 
-#include "kernels/half.h"
+#include "kernels/activation_codes-inl.h"
 #include "kernels/kernel_table.h"
-#include "kernels/quantize_step-inl.h"
 
 namespace tare::kernels::TARE_KERNELS_NAMESPACE {
 namespace {
@@ -26,7 +25,7 @@ TARE_KERNEL_INLINE float MultiplyAdd(float a, float b, float c) {
 #ifndef TARE_KERNELS_WITHOUT_MATMUL
 TARE_KERNEL_INLINE const std::uint8_t* Cell(const WeightCells& w, std::int64_t panel,
                                             std::int64_t cell) {
-  return w.data + (panel * w.cells + cell) * w.cell_bytes;
+  return w.data + panel * w.panel_bytes + cell * w.cell_bytes;
 }
 
 TARE_KERNEL_INLINE void Store(const float* acc, const WeightCells& w, std::int64_t panel,
@@ -101,23 +100,24 @@ TARE_KERNEL_INLINE std::int32_t JoinCode(std::int8_t high, std::int8_t low) {
 
 // Adds the products of one line (4 inputs of 16 features) to the dot products.
 template <typename Code>
-TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* row, std::int32_t* dot) {
+TARE_KERNEL_INLINE void AddLine(const Code* line, const std::int8_t* high, std::int32_t* dot) {
+  const std::int8_t* low = high + kBlockRows * kLineBytes;
   for (int j = 0; j < kLanes; ++j) {
     std::int32_t sum = 0;
-    for (int b = 0; b < 4; ++b) sum += line[j * 4 + b] * JoinCode(row[b], row[kGroup + b]);
+    for (int b = 0; b < 4; ++b) sum += line[j * 4 + b] * JoinCode(high[b], low[b]);
     dot[j] += sum;
   }
 }
 
 template <WeightType kType>
-TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* first_row,
-                             const std::int8_t* second_row, std::int32_t (*dot)[kLanes]) {
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* codes,
+                             std::int32_t (*dot)[kLanes]) {
   constexpr int kLinesPerHalf = 8;
-  for (int i = 0; i < kLinesPerHalf; ++i, cell += kLineBytes, first_row += 4, second_row += 4) {
+  for (int i = 0; i < kLinesPerHalf; ++i, cell += kLineBytes, codes += 4) {
     if constexpr (kType == WeightType::kInt8) {
-      const auto* codes = reinterpret_cast<const std::int8_t*>(cell);
-      AddLine(codes, first_row, dot[0]);
-      AddLine(codes + kLinesPerHalf * kLineBytes, second_row, dot[1]);
+      const auto* line = reinterpret_cast<const std::int8_t*>(cell);
+      AddLine(line, codes, dot[0]);
+      AddLine(line + kLinesPerHalf * kLineBytes, codes + kGroup, dot[1]);
     } else {
       std::uint8_t first[kLineBytes];
       std::uint8_t second[kLineBytes];
@@ -125,41 +125,52 @@ TARE_KERNEL_INLINE void Dots(const std::uint8_t* cell, const std::int8_t* first_
         first[b] = cell[b] & 0x0f;
         second[b] = static_cast<std::uint8_t>(cell[b] >> 4);
       }
-      AddLine(first, first_row, dot[0]);
-      AddLine(second, second_row, dot[1]);
+      AddLine(first, codes, dot[0]);
+      AddLine(second, codes + kGroup, dot[1]);
     }
   }
+}
+
+// A scale or minimum in units. Packed bytes are not checked: whatever they hold stays small enough
+// for sums of 64 bits.
+TARE_KERNEL_INLINE std::int64_t InUnits(std::uint16_t half, float inverse) {
+  constexpr std::int32_t kMost = 1 << 16;
+  const std::int32_t units = Nearest(F16ToFloat(half) * inverse);
+  return units > kMost ? kMost : units < -kMost ? -kMost : units;
 }
 
 template <WeightType kType, bool kMinimum>
 inline void IntegerPanel(const WeightCells& w, const ActivationCells& x, const Output& out,
                          std::int64_t panel) {
   constexpr int kCodes = kType == WeightType::kInt8 ? kInt8Codes : kInt4Codes;
+  constexpr bool kHasOffset = kType == WeightType::kInt4 && !kMinimum;
+  const auto* units = reinterpret_cast<const float*>(Cell(w, panel, w.cells));
+  float inverse[kLanes];
+  for (int j = 0; j < kLanes; ++j) inverse[j] = InverseUnit(units[j]);
   for (std::int64_t row = 0; row < x.rows; ++row) {
     const int slot = static_cast<int>(row % kBlockRows);
-    float acc[kLanes] = {};
+    std::int64_t totals[kLanes] = {};
     for (std::int64_t c = 0; c < w.cells; ++c) {
       const std::uint8_t* cell = Cell(w, panel, c);
       const std::int64_t block = row / kBlockRows * x.cells + c;
-      const std::int8_t* codes = x.codes + (block * 2 * kBlockRows + slot) * kLineBytes;
       std::int32_t dot[2][kLanes] = {};
-      Dots<kType>(cell, codes, codes + kBlockRows * kLineBytes, dot);
+      Dots<kType>(cell, x.codes + (block * 2 * kBlockRows + slot) * kLineBytes, dot);
       const auto* scales = reinterpret_cast<const std::uint16_t*>(cell + kCodes);
       for (int half = 0; half < 2; ++half) {
-        const std::int64_t at = (block * 2 + half) * kBlockRows + slot;
-        const bool has_offset = kType == WeightType::kInt4 && !kMinimum;
+        const std::int32_t minus_sum = x.sums[(block * 2 + half) * kBlockRows + slot];
         for (int j = 0; j < kLanes; ++j) {
-          const std::int32_t d = dot[half][j] + (has_offset ? 8 * x.sums[at] : 0);
-          acc[j] = __builtin_fmaf(static_cast<float>(d) * x.steps[at],
-                                  F16ToFloat(scales[half * kLanes + j]), acc[j]);
+          const std::int64_t d = dot[half][j] + (kHasOffset ? 8 * minus_sum : 0);
+          totals[j] += InUnits(scales[half * kLanes + j], inverse[j]) * d;
           if constexpr (kMinimum) {
-            acc[j] = __builtin_fmaf(x.half_sums[at], F16ToFloat(scales[(2 + half) * kLanes + j]),
-                                    acc[j]);
+            totals[j] -= InUnits(scales[(2 + half) * kLanes + j], inverse[j]) * minus_sum;
           }
         }
       }
     }
-    Store(acc, w, panel, row, out);
+    const float step = x.steps[row / kBlockRows * kBlockRows + slot];
+    float y[kLanes];
+    for (int j = 0; j < kLanes; ++j) y[j] = static_cast<float>(totals[j]) * (units[j] * step);
+    Store(y, w, panel, row, out);
   }
 }
 
@@ -187,33 +198,28 @@ void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& ou
 #ifndef TARE_KERNELS_WITHOUT_QUANTIZE_ROW
 void QuantizeRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                  const CodeRows& to) {
-  for (std::int64_t group = 0; group < 2 * cells; ++group) {
-    const std::int64_t first = group * kGroup;
-    const std::int64_t left = cols - first;
-    const int count = static_cast<int>(left < 0 ? 0 : left < kGroup ? left : kGroup);
-    std::uint32_t largest = 0;
-    for (int i = 0; i < count; ++i) {
-      const std::uint32_t magnitude = FloatToBits(x[first + i]) & 0x7fffffffu;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const Steps steps = StepsFor(largest);
-    std::int8_t* codes = to.codes + (group * kBlockRows + slot) * kLineBytes;
+  std::uint32_t largest = 0;
+  for (std::int64_t k = 0; k < cols; ++k) {
+    const std::uint32_t magnitude = FloatToBits(x[k]) & 0x7fffffffu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  const RowStep steps = StepFor(largest);
+  to.steps[slot] = steps.step;
+  for (std::int64_t half = 0; half < 2 * cells; ++half) {
+    std::int8_t* high = to.codes + (half / 2 * 2 * kBlockRows + slot) * kLineBytes;
+    high += half % 2 * kGroup;
+    std::int8_t* low = high + kBlockRows * kLineBytes;
     std::int32_t sum = 0;
     for (int i = 0; i < kGroup; ++i) {
-      // Nearest, ties to even: adding 1.5 * 2^23 leaves the integer in the low mantissa bits.
-      const float value = i < count && steps.inverse > 0.0f ? x[first + i] * steps.inverse : 0.0f;
-      const std::int32_t code =
-          static_cast<std::int32_t>(FloatToBits(value + 12582912.0f)) - 0x4b400000;
-      std::int32_t high = (code + (1 << (kLowBits - 1))) >> kLowBits;
-      high = high > kHighLimit ? kHighLimit : high < -kHighLimit ? -kHighLimit : high;
-      codes[i] = static_cast<std::int8_t>(high);
-      codes[kGroup + i] = static_cast<std::int8_t>(code - high * (1 << kLowBits));
+      const std::int64_t k = half * kGroup + i;
+      std::int32_t code = k < cols && steps.inverse > 0.0f ? Nearest(x[k] * steps.inverse) : 0;
+      const std::int32_t upper = (code + 128) >> kLowBits;
+      if (code - upper * 256 == -128) ++code;
+      high[i] = static_cast<std::int8_t>(upper);
+      low[i] = static_cast<std::int8_t>(code - upper * 256);
       sum += code;
     }
-    const std::int64_t at = group * kBlockRows + slot;
-    to.steps[at] = steps.step;
-    to.sums[at] = -sum;
-    to.half_sums[at] = static_cast<float>(sum) * steps.step;
+    StoreSum(sum, half, slot, to);
   }
 }
 #endif  // TARE_KERNELS_WITHOUT_QUANTIZE_ROW

@@ -32,16 +32,12 @@ float* ThreadScratch(std::int64_t floats) {
 
 void GroupedMatMul::Run(std::span<const MatMulGroup> groups, const Source& source,
                         ThreadPool& pool) {
-  const auto are_many = [](const MatMulGroup& group) {
-    return group.rows > 0 && InputRows::AreMany(group.w->type(), group.rows);
-  };
   first_rows_.assign(1, 0);
   first_blocks_.clear();
   const PackedMatrix* like = nullptr;
-  std::int64_t cost = 0, few_blocks = 0, many_blocks = 0;
+  std::int64_t cost = 0, blocks = 0;
   for (const MatMulGroup& group : groups) {
     first_rows_.push_back(first_rows_.back() + group.rows);
-    std::int64_t& blocks = are_many(group) ? many_blocks : few_blocks;
     first_blocks_.push_back(blocks);
     blocks += (group.rows + kBlockRows - 1) / kBlockRows;
     if (group.rows == 0) continue;
@@ -51,8 +47,7 @@ void GroupedMatMul::Run(std::span<const MatMulGroup> groups, const Source& sourc
   }
   if (like == nullptr) return;
   const std::int64_t cols = like->cols();
-  few_.Reserve(like->type(), cols, few_blocks, false);
-  many_.Reserve(like->type(), cols, many_blocks, true);
+  input_.Reserve(like->type(), cols, blocks);
   pool.ParallelFor(
       static_cast<std::size_t>(first_rows_.back()), kRowsPerShare,
       [&](std::size_t begin, std::size_t end) {
@@ -62,9 +57,8 @@ void GroupedMatMul::Run(std::span<const MatMulGroup> groups, const Source& sourc
         for (; at < static_cast<std::int64_t>(end); ++at) {
           while (at >= first_rows_[group + 1]) ++group;
           const std::int64_t row = at - first_rows_[group];
-          const InputRows& input = are_many(groups[group]) ? many_ : few_;
-          input.Set(first_blocks_[group] + row / kBlockRows, static_cast<int>(row % kBlockRows),
-                    source(group, row, ThreadScratch(cols)));
+          input_.Set(first_blocks_[group] + row / kBlockRows, static_cast<int>(row % kBlockRows),
+                     source(group, row, ThreadScratch(cols)));
         }
       });
 
@@ -93,8 +87,7 @@ void GroupedMatMul::Run(std::span<const MatMulGroup> groups, const Source& sourc
       const Strip& strip = strips_[s];
       const MatMulGroup& group = groups[strip.group];
       const Output out{group.y, group.stride == 0 ? group.w->rows() : group.stride};
-      const InputRows& input = are_many(group) ? many_ : few_;
-      kernel(group.w->impl().cells, input.At(first_blocks_[strip.group], group.rows), out,
+      kernel(group.w->impl().cells, input_.At(first_blocks_[strip.group], group.rows), out,
              strip.first, strip.past);
     }
   });

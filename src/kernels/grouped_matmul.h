@@ -42,9 +42,9 @@ class GroupedMatMul {
     std::int32_t past = 0;
   };
 
-  InputRows few_, many_;                  // of groups of few and of many rows (InputRows::AreMany)
-  std::vector<std::int64_t> first_rows_;  // of each group
-  std::vector<std::int64_t> first_blocks_;  // of each group, in few_ or many_
+  InputRows input_;
+  std::vector<std::int64_t> first_rows_;    // of each group
+  std::vector<std::int64_t> first_blocks_;  // of each group, in input_
   std::vector<std::uint32_t> order_;        // of groups, most rows first
   std::vector<Strip> strips_;
 };

@@ -15,20 +15,16 @@ namespace tare::kernels {
 
 class InputRows {
  public:
-  // Whether a product of so many rows reads the form for many rows (ActivationCells::tiles). The
-  // form changes no bit of a result.
-  static bool AreMany(WeightType type, std::int64_t rows);
-  // Makes room for `blocks` blocks of rows of `cols` floats; earlier contents are lost. `many` as
-  // AreMany says of the products that will read them.
-  void Reserve(WeightType type, std::int64_t cols, std::int64_t blocks, bool many);
+  // Makes room for `blocks` blocks of rows of `cols` floats; earlier contents are lost.
+  void Reserve(WeightType type, std::int64_t cols, std::int64_t blocks);
   // Converts x[cols] into row `slot` (0..15) of a block.
   void Set(std::int64_t block, int slot, const float* x) const;
   // `rows` rows from the beginning of `block` on, as a kernel's input.
   ActivationCells At(std::int64_t block, std::int64_t rows) const;
 
  private:
-  enum class Form { kFloats, kBf16, kCodes, kTiles };
-  static Form FormFor(WeightType type, bool many);
+  enum class Form { kFloats, kBf16, kCodes };
+  static Form FormFor(WeightType type);
   CodeRows CodesOf(std::int64_t block) const;
 
   Form form_ = Form::kFloats;
@@ -36,8 +32,8 @@ class InputRows {
   std::int64_t cells_ = 0;  // of a block
   AlignedBuffer memory_;
   float* floats_ = nullptr;
-  std::uint16_t* halves_ = nullptr;  // of kBf16 and kTiles
-  CodeRows codes_{};                 // of kCodes; half_sums of kTiles too
+  std::uint16_t* halves_ = nullptr;
+  CodeRows codes_{};
 };
 
 // The kernel that multiplies with weights of `type`.

@@ -30,9 +30,7 @@ namespace amx {
 TARE_DECLARE_MATMUL(MatMulBf16);
 TARE_DECLARE_MATMUL(MatMulInt8);
 TARE_DECLARE_MATMUL(MatMulInt4);
-TARE_DECLARE_MATMUL(MatMulFewRows);  // integer weights, from 5 rows on
-void QuantizeTileRow(const float* x, std::int64_t cols, std::int64_t cells, int slot,
-                     std::uint16_t* tiles, float* half_sums);
+TARE_DECLARE_MATMUL(MatMulInt4Blocks);  // of at most 640 cells
 void AttendSegment(const AttentionTile& tile, int segment, float* state);
 }  // namespace amx
 

@@ -14,7 +14,7 @@ struct CodeRows {
   std::int8_t* codes;
   float* steps;
   std::int32_t* sums;
-  float* half_sums;
+  std::uint8_t* sum_bytes;
 };
 
 // One head of one sequence for encoder_kernels.h; q, k and v have `stride` floats between tokens.
@@ -60,11 +60,6 @@ struct KernelTable {
                        const CodeRows& to);
   void (*round_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
                     std::uint16_t* bf16);
-  // Products of INT8 weights with at least this many rows (0: never) want ActivationCells::tiles
-  // and half_sums, which quantize_tile_row makes; others what quantize_row makes.
-  std::int64_t tile_rows;
-  void (*quantize_tile_row)(const float* x, std::int64_t cols, std::int64_t cells, int slot,
-                            std::uint16_t* tiles, float* half_sums);
 
   // Attention as attention_tile.h describes it: the state of one segment from nothing, a later
   // segment's state merged into an earlier one, and the outputs of a complete state.

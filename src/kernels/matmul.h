@@ -20,7 +20,7 @@
 
 namespace tare::kernels {
 
-// What a matrix computes with. kInt8: per-row-group scale; kInt4: groups of 32, scale and minimum.
+// What a matrix computes with. kInt8: groups of 32, scale; kInt4: groups of 32, scale and minimum.
 enum class WeightType { kF32, kBf16, kInt8, kInt4 };
 const char* ToString(WeightType type);
 
@@ -31,7 +31,7 @@ WeightType NaturalType(StoredType stored);
 
 // Which version of the packed bytes Pack makes. Bytes kept on disk are of use only to a program of
 // the same version: raise it whenever Pack's bytes change (a test compares their hashes).
-inline constexpr std::uint32_t kPackedLayoutVersion = 1;
+inline constexpr std::uint32_t kPackedLayoutVersion = 2;
 
 // All that packed bytes need to be read.
 struct PackedForm {

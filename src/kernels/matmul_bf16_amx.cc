@@ -2,9 +2,9 @@
 // weights, which is far faster than memory delivers them, and every row's sum is formed in the same
 // order by the same instructions, so results do not depend on the number of rows.
 //
-// Blocking, from the inside out: 2 x 2 tiles (32 rows x 32 features) accumulate over 16 cells;
-// those 32 features of weights (32 KiB) stay in L1 for up to 512 rows; the rows' inputs of 16 cells
-// (512 KiB) stay in L2 for 256 features; then the sums (512 KiB) rest in a buffer while the next 16
+// Blocking, from the inside out: 2 x 2 tiles (32 rows x 32 features) accumulate over 8 cells;
+// those 32 features of weights (16 KiB) stay in L1 for up to 512 rows; the rows' inputs of 8 cells
+// (256 KiB) stay in L2 for 256 features; then the sums (512 KiB) rest in a buffer while the next 8
 // cells follow. Sums do not rest in y itself: its rows lie a power of two apart in most models and
 // would fight for a few cache sets.
 #if defined(__x86_64__)
@@ -14,7 +14,7 @@
 namespace tare::kernels::amx {
 namespace {
 
-constexpr std::int64_t kCellsAtOnce = 16;
+constexpr std::int64_t kCellsAtOnce = 8;
 constexpr std::int64_t kRowsAtOnce = 512;
 constexpr std::int64_t kPanelsAtOnce = 16;
 constexpr std::int64_t kTileBytes = 1024;
@@ -109,7 +109,7 @@ TARE_KERNEL_INLINE void Block1xN(const Work& work, std::int64_t block, std::int6
   }
   const std::uint16_t* a = work.A(block);
   const std::uint8_t* b = work.B(panel);
-  const std::int64_t panel_bytes = work.w.cells * work.w.cell_bytes;
+  const std::int64_t panel_bytes = work.w.panel_bytes;
   // What comes next in each stream: the following cells or, at the end, the next panels.
   const std::int64_t ahead = work.chunk.past < work.w.cells
                                  ? kCellsAtOnce * kTileBytes
@@ -196,7 +196,8 @@ void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& ou
         }
       }
       for (std::int64_t b = 0; b < blocks_here; ++b) {
-        CopyOut(w, x, out, block + b, panel, panel + panels_here, partial.tiles[b][0]);
+        CopyOut(w, x, out, block + b, panel, panel + panels_here, partial.tiles[b][0],
+                kBlockRows * kPanelCols);
       }
     }
   }

@@ -19,10 +19,8 @@ struct Activations::Impl {
   ActivationCells cells;  // f32, rows and cols are set; other forms when first asked for
   bool has_bf16 = false;
   bool has_codes = false;
-  bool has_tiles = false;
   InputRows bf16;
   InputRows codes;  // what integer weights multiply with
-  InputRows tiles;  // likewise, where they are many (InputRows::AreMany)
 
   // The input in the form `type` multiplies with; converts at most once per Set.
   ActivationCells In(WeightType type, ThreadPool& pool);

@@ -1,14 +1,13 @@
 // INT8 and INT4 products with AVX2, which has no instruction for whole dot products: maddubs gives
 // sums of two byte products as 16 bits, madd widens them.
 //
-// INT8 takes |w| as the unsigned operand and gives its sign to the activation's bytes: high parts
-// are at most 127, and 128 * 127 * 2 fits 16 bits; low parts at most 16, and 4 lines of 128 * 16 *
-// 2 fit and are widened together. INT4 codes are unsigned already, and 8 lines of 15 * 127 * 2 fit
-// 16 bits.
+// INT8 takes |w| as the unsigned operand and gives its sign to the activation's bytes, which are at
+// most 127: 128 * 127 * 2 fits 16 bits. INT4 codes are unsigned already, and 8 lines of 15 * 127 *
+// 2 fit 16 bits.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "kernels/half.h"
+#include "kernels/activation_codes-inl.h"
 #include "kernels/kernel_functions.h"
 
 namespace tare::kernels::avx2 {
@@ -34,34 +33,27 @@ TARE_KERNEL_INLINE __m256i Broadcast(const std::int8_t* four_bytes) {
 
 // Exact dot products of 32 inputs and 8 features with kRows rows.
 template <Codes kCodes, int kRows>
-TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int8_t* codes,
+TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int8_t* high,
                              const std::int32_t* sums, __m256i* dots) {
-  const std::int8_t* const high = codes;
-  const std::int8_t* const low = codes + kGroup;
+  const std::int8_t* const low = high + kBlockRows * kLineBytes;
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i dots_high[kRows], dots_low[kRows];
   for (int r = 0; r < kRows; ++r) dots_high[r] = dots_low[r] = _mm256_setzero_si256();
   if constexpr (kCodes == Codes::kInt8) {
     lines += half * 8 * kLineBytes;
-    for (int i = 0; i < 8; i += 4) {
-      __m256i narrow[kRows];
-      for (int r = 0; r < kRows; ++r) narrow[r] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const __m256i w = Load(lines + i * kLineBytes);
+      const __m256i magnitude = _mm256_abs_epi8(w);
+      const auto products = [&](const std::int8_t* four) __attribute__((always_inline)) {
+        return _mm256_madd_epi16(
+            _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(Broadcast(four), w)), ones);
+      };
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        const __m256i w = Load(lines + (i + j) * kLineBytes);
-        const __m256i magnitude = _mm256_abs_epi8(w);
-#pragma GCC unroll 4
-        for (int r = 0; r < kRows; ++r) {
-          const int from = r * kLineBytes + (i + j) * 4;
-          const __m256i x_high = _mm256_sign_epi8(Broadcast(high + from), w);
-          const __m256i x_low = _mm256_sign_epi8(Broadcast(low + from), w);
-          dots_high[r] = _mm256_add_epi32(
-              dots_high[r], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, x_high), ones));
-          narrow[r] = _mm256_add_epi16(narrow[r], _mm256_maddubs_epi16(magnitude, x_low));
-        }
-      }
       for (int r = 0; r < kRows; ++r) {
-        dots_low[r] = _mm256_add_epi32(dots_low[r], _mm256_madd_epi16(narrow[r], ones));
+        const int from = r * kLineBytes + i * 4;
+        dots_high[r] = _mm256_add_epi32(dots_high[r], products(high + from));
+        dots_low[r] = _mm256_add_epi32(dots_low[r], products(low + from));
       }
     }
   } else {
@@ -91,33 +83,50 @@ TARE_KERNEL_INLINE void Dots(const std::uint8_t* lines, int half, const std::int
   }
 }
 
+// Sums of 8 features: of the even ones, then of the odd ones.
+struct Totals {
+  __m256i even = _mm256_setzero_si256();
+  __m256i odd = _mm256_setzero_si256();
+};
+
+TARE_KERNEL_INLINE void AddProducts(__m256i a, __m256i b, Totals& to) {
+  to.even = _mm256_add_epi64(to.even, _mm256_mul_epi32(a, b));
+  to.odd = _mm256_add_epi64(to.odd,
+                            _mm256_mul_epi32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32)));
+}
+
 template <Codes kCodes, int kRows>
 TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x, const Output& out,
                                   std::int64_t panel, std::int64_t row) {
   constexpr int kCodeBytes = kCodes == Codes::kInt8 ? kInt8Codes : kInt4Codes;
   const int slot = static_cast<int>(row % kBlockRows);
   const std::int64_t first_cell = row / kBlockRows * x.cells;
-  const std::uint8_t* cell = w.data + panel * w.cells * w.cell_bytes;
-  __m256 acc[kRows][2];
-  for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+  const std::uint8_t* cell = w.data + panel * w.panel_bytes;
+  const auto* units = reinterpret_cast<const float*>(cell + w.cells * w.cell_bytes);
+  alignas(32) float inverse[kPanelCols];
+  for (int j = 0; j < kPanelCols; ++j) inverse[j] = InverseUnit(units[j]);
+  const auto in_units = [&](const std::uint8_t* halves, int part) __attribute__((always_inline)) {
+    return _mm256_cvtps_epi32(
+        _mm256_mul_ps(Halves(halves), _mm256_load_ps(inverse + part * kHalf)));
+  };
+  Totals totals[kRows][2];
   for (std::int64_t c = 0; c < w.cells; ++c, cell += w.cell_bytes) {
+    const std::int8_t* codes = x.codes + ((first_cell + c) * 2 * kBlockRows + slot) * kLineBytes;
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      const std::int64_t at = ((first_cell + c) * 2 + half) * kBlockRows + slot;
+      const std::int32_t* sums = x.sums + ((first_cell + c) * 2 + half) * kBlockRows + slot;
 #pragma GCC unroll 2
       for (int part = 0; part < 2; ++part) {  // features 0..7, then 8..15
         __m256i dots[kRows];
-        Dots<kCodes, kRows>(cell + part * kHalf * 4, half, x.codes + at * kLineBytes, x.sums + at,
-                            dots);
+        Dots<kCodes, kRows>(cell + part * kHalf * 4, half, codes + half * kGroup, sums, dots);
         const std::uint8_t* scale = cell + kCodeBytes + half * 32 + part * kHalf * 2;
+        const __m256i factor = in_units(scale, part);
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
-          const __m256 product =
-              _mm256_mul_ps(_mm256_cvtepi32_ps(dots[r]), _mm256_set1_ps(x.steps[at + r]));
-          acc[r][part] = _mm256_fmadd_ps(product, Halves(scale), acc[r][part]);
+          AddProducts(dots[r], factor, totals[r][part]);
           if constexpr (kCodes == Codes::kInt4Minimum) {
-            acc[r][part] = _mm256_fmadd_ps(_mm256_set1_ps(x.half_sums[at + r]),
-                                           Halves(scale + kLineBytes), acc[r][part]);
+            AddProducts(in_units(scale + kLineBytes, part), _mm256_set1_epi32(-sums[r]),
+                        totals[r][part]);
           }
         }
       }
@@ -126,15 +135,15 @@ TARE_KERNEL_INLINE void PanelRows(const WeightCells& w, const ActivationCells& x
   const std::int64_t first = panel * kPanelCols;
   const std::int64_t left = w.rows - first;
   for (int r = 0; r < kRows; ++r) {
+    alignas(32) std::int64_t sums[2][kPanelCols / 2];  // of even, of odd features
+    for (int part = 0; part < 2; ++part) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(sums[0] + part * 4), totals[r][part].even);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(sums[1] + part * 4), totals[r][part].odd);
+    }
+    const float step = x.steps[row / kBlockRows * kBlockRows + slot + r];
     float* y = out.y + (row + r) * out.stride + first;
-    if (left >= kPanelCols) {
-      _mm256_storeu_ps(y, acc[r][0]);
-      _mm256_storeu_ps(y + kHalf, acc[r][1]);
-    } else {
-      alignas(32) float values[kPanelCols];
-      _mm256_store_ps(values, acc[r][0]);
-      _mm256_store_ps(values + kHalf, acc[r][1]);
-      for (std::int64_t j = 0; j < left; ++j) y[j] = values[j];
+    for (int j = 0; j < kPanelCols && j < left; ++j) {
+      y[j] = static_cast<float>(sums[j % 2][j / 2]) * (units[j] * step);
     }
   }
 }

@@ -37,6 +37,19 @@ std::vector<float> Column(const PackedMatrix& w, std::int64_t k, ThreadPool& poo
   return y;
 }
 
+// How much the weights of a row err because scales and minima are counted in units: the codes of 4
+// and 8 bits go up to 15 and 128, and the unit is at most 1/255 of the largest scale.
+double UnitErrorOf(const std::vector<float>& row) {
+  double largest = 0;  // of what scale times code can be: twice the range of a group at most
+  for (std::size_t k = 0; k < row.size(); k += 32) {
+    const auto group = row.begin() + static_cast<std::ptrdiff_t>(k);
+    const auto [low, high] = std::minmax_element(group, group + 32);
+    largest = std::max(
+        {largest, double{*high} - *low, std::fabs(double{*high}), std::fabs(double{*low})});
+  }
+  return 2 * largest * 0.5 / 255;
+}
+
 class PerIsa : public PerIsaTest {};
 
 struct Shape {
@@ -57,25 +70,18 @@ TEST_P(PerIsa, ProductsAgreeWithDoublePrecision) {
         auto w = PackedMatrix::Pack(type, matrix.view, pool_);
         ASSERT_TRUE(w) << w.error().message;
         const auto y = Multiply(*w, x, shape.m, pool_);
-        // Half a step of an activation's code: at most 2^-11 of the largest of its 32 neighbours.
-        std::vector<double> half_step(x.size());
+        // An activation's code errs by at most 1.5 steps, of 1/32512 of its row's largest.
+        std::vector<double> off(static_cast<std::size_t>(shape.m), 0.0);
         for (std::int64_t at = 0; at < shape.m * shape.k; ++at) {
-          const std::int64_t row = at / shape.k * shape.k;
-          const std::int64_t cell = row + (at - row) / 32 * 32;
-          if (at != cell) {
-            half_step[static_cast<std::size_t>(at)] = half_step[static_cast<std::size_t>(cell)];
-            continue;
-          }
-          float largest = 0;
-          for (std::int64_t i = cell; i < std::min(cell + 32, row + shape.k); ++i) {
-            largest = std::max(largest, std::fabs(x[static_cast<std::size_t>(i)]));
-          }
-          half_step[static_cast<std::size_t>(at)] = largest * 0x1p-11;
+          double& row = off[static_cast<std::size_t>(at / shape.k)];
+          row = std::max(row, std::fabs(double{x[static_cast<std::size_t>(at)]}) * 1.5 / 32512);
         }
         for (std::int64_t n = 0; n < shape.n; n += 1 + shape.n / 8) {
           const std::vector<float> row = matrix.Row(n);
-          // Weight error of a group of 32 that has to be quantised: half a step.
-          std::vector<double> step(row.size(), 0.0);
+          // Weight error: of integers half a unit a step of the code (packed_layout.h), and where a
+          // group of 32 has to be quantised half a step.
+          const bool is_integer = type == WeightType::kInt8 || type == WeightType::kInt4;
+          std::vector<double> step(row.size(), is_integer ? UnitErrorOf(row) : 0.0);
           const bool lossless = type == WeightType::kF32 || NaturalType(stored) == type ||
                                 (type == WeightType::kInt8 && stored == StoredType::kQ8_0);
           for (std::size_t k = 0; k < row.size() && !lossless; ++k) {
@@ -85,9 +91,9 @@ TEST_P(PerIsa, ProductsAgreeWithDoublePrecision) {
             }
             const auto group = row.begin() + static_cast<std::ptrdiff_t>(k / 32 * 32);
             const auto [low, high] = std::minmax_element(group, group + 32);
-            step[k] = type == WeightType::kInt8
-                          ? std::max(std::fabs(*low), std::fabs(*high)) / 127.0 * 0.51 + 1e-9
-                          : (*high - *low) / 15.0 * 0.75 * 1.6 + std::fabs(*low) * 1e-3;
+            step[k] += type == WeightType::kInt8
+                           ? std::max(std::fabs(*low), std::fabs(*high)) / 127.0 * 0.51 + 1e-9
+                           : (*high - *low) / 15.0 * 0.75 * 1.6 + std::fabs(*low) * 1e-3;
           }
           for (std::int64_t m = 0; m < shape.m; ++m) {
             const float* input = x.data() + m * shape.k;
@@ -102,8 +108,7 @@ TEST_P(PerIsa, ProductsAgreeWithDoublePrecision) {
               if (type == WeightType::kBf16) {
                 allowed += std::fabs(double{input[k]} * row[at]) * 0x1p-8;
               } else if (type != WeightType::kF32) {
-                allowed += half_step[static_cast<std::size_t>(m * shape.k + k)] *
-                           (std::fabs(row[at]) + step[at]);
+                allowed += off[static_cast<std::size_t>(m)] * (std::fabs(row[at]) + step[at]);
               }
             }
             // Rounding of sums: each of k additions errs by at most half an ulp of a partial sum.
@@ -138,10 +143,11 @@ TEST_P(PerIsa, ARowIsTheSameWhateverRowsAreBesideIt) {
   }
 }
 
-// Crosses every border of the blocking: 512 rows, 256 features, 512 inputs.
+// Crosses every border of the blocking: 256 and 512 rows, 256 features, 512 inputs, 64 halves of
+// cells.
 TEST_P(PerIsa, LargeProductsEqualTheirPieces) {
   if (GetParam() < Isa::kAvx512) GTEST_SKIP() << "this set works row by row";
-  const std::int64_t m = 533, n = 300, k = 1120;
+  const std::int64_t m = 533, n = 300, k = 2144;
   const auto x = RandomFloats(static_cast<std::size_t>(m * k), 15);
   for (StoredType stored :
        {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1, StoredType::kBf16}) {
@@ -177,8 +183,23 @@ TEST_P(PerIsa, IntegerProductsEqualTheReferenceBitForBit) {
   }
 }
 
-// The largest codes there are, where sums of 16 bits would overflow: weights of -128, activations
-// that round up to 2048 and down to -2048.
+// Inputs so wide that AMX's sums of 32 bits might not hold them.
+TEST_P(PerIsa, WideInputsEqualTheReferenceBitForBit) {
+  const std::int64_t m = 6, n = 5, k = 41'024;
+  const auto x = RandomFloats(static_cast<std::size_t>(m * k), 31);
+  for (StoredType stored : {StoredType::kQ8_0, StoredType::kQ4_0, StoredType::kQ4_1}) {
+    const StoredMatrix matrix = RandomStored(stored, n, k, 32);
+    auto w = PackedMatrix::Pack(NaturalType(stored), matrix.view, pool_);
+    ASSERT_TRUE(w);
+    const auto y = Multiply(*w, x, m, pool_);
+    ASSERT_TRUE(SelectIsa("scalar"));
+    EXPECT_EQ(y, Multiply(*w, x, m, pool_)) << ToString(stored);
+    ASSERT_TRUE(SelectIsa(ToString(GetParam())));
+  }
+}
+
+// The largest codes there are, where sums of 16 bits would overflow: weights of -128 and -8,
+// activations of 32512 and -32512.
 TEST_P(PerIsa, TheLargestCodesAreMultipliedExactly) {
   constexpr std::int64_t kRows = 20, kCols = 128;
   const float almost_two = std::nextafter(2.0f, 0.0f);
@@ -205,7 +226,7 @@ TEST_P(PerIsa, TheLargestCodesAreMultipliedExactly) {
   }
 }
 
-// Many rows meet INT8 and INT4 in different forms on AMX; an input keeps both.
+// BF16 and integers want different forms of an input, which keeps both.
 TEST_P(PerIsa, OneInputMeetsWeightsOfEveryType) {
   constexpr std::int64_t kRows = 37, kCols = 160;
   const auto x = RandomFloats(static_cast<std::size_t>(kRows * kCols), 21);
@@ -243,7 +264,7 @@ TEST_P(PerIsa, WhatIsNotANumberStaysVisibleInItsRowAlone) {
 }
 
 TEST_P(PerIsa, LosslessTypesGiveBackTheStoredWeights) {
-  const std::int64_t n = 35, k = 256;
+  const std::int64_t n = 35;
   const std::pair<StoredType, WeightType> pairs[] = {
       {StoredType::kF32, WeightType::kF32},     {StoredType::kBf16, WeightType::kBf16},
       {StoredType::kQ8_0, WeightType::kInt8},   {StoredType::kQ5_0, WeightType::kInt8},
@@ -251,17 +272,24 @@ TEST_P(PerIsa, LosslessTypesGiveBackTheStoredWeights) {
       {StoredType::kQ4_1, WeightType::kInt4},   {StoredType::kMxfp4, WeightType::kInt8},
       {StoredType::kCodes4, WeightType::kInt4}, {StoredType::kCodes4, WeightType::kInt8},
       {StoredType::kCodes8, WeightType::kInt8}, {StoredType::kCodes4Zero, WeightType::kInt8}};
-  for (const auto& [stored, type] : pairs) {
-    const StoredMatrix matrix = RandomStored(stored, n, k, 9);
-    auto w = PackedMatrix::Pack(type, matrix.view, pool_);
-    ASSERT_TRUE(w);
-    std::vector<std::vector<float>> rows;
-    for (std::int64_t row = 0; row < n; ++row) rows.push_back(matrix.Row(row));
-    for (std::int64_t column = 0; column < k; ++column) {
-      const auto values = Column(*w, column, pool_);
-      for (std::size_t row = 0; row < rows.size(); ++row) {
-        const float expected = rows[row][static_cast<std::size_t>(column)];
-        ASSERT_NEAR(values[row], expected, std::fabs(expected) * 4e-7 + 1e-8) << ToString(stored);
+  // A row of one group has its own scale as the unit; more groups are counted in the largest one's.
+  for (const std::int64_t k : {std::int64_t{32}, std::int64_t{256}}) {
+    for (const auto& [stored, type] : pairs) {
+      if (k < BlockElements(stored)) continue;
+      const bool exact = type == WeightType::kF32 || type == WeightType::kBf16 ||
+                         (k == 32 && stored != StoredType::kQ4_1);
+      const StoredMatrix matrix = RandomStored(stored, n, k, 9);
+      auto w = PackedMatrix::Pack(type, matrix.view, pool_);
+      ASSERT_TRUE(w);
+      std::vector<std::vector<float>> rows;
+      for (std::int64_t row = 0; row < n; ++row) rows.push_back(matrix.Row(row));
+      for (std::int64_t column = 0; column < k; ++column) {
+        const auto values = Column(*w, column, pool_);
+        for (std::size_t row = 0; row < rows.size(); ++row) {
+          const float expected = rows[row][static_cast<std::size_t>(column)];
+          const double allowed = exact ? std::fabs(expected) * 4e-7 + 1e-8 : UnitErrorOf(rows[row]);
+          ASSERT_NEAR(values[row], expected, allowed) << ToString(stored);
+        }
       }
     }
   }
@@ -291,7 +319,8 @@ TEST(PackedMatrix, OtherTypesLoseLittleInTheirNaturalType) {
         // Scale and minimum of types that have both are larger than their sum by at most this.
         const bool both = stored == StoredType::kQ4_K || stored == StoredType::kCodes4Zero;
         const double range = both ? 3 * (*high - *low) + largest : largest;
-        ASSERT_NEAR(values[row], rows[row][static_cast<std::size_t>(column)], range * share + 1e-7)
+        ASSERT_NEAR(values[row], rows[row][static_cast<std::size_t>(column)],
+                    range * share + UnitErrorOf(rows[row]))
             << ToString(stored);
       }
     }
@@ -364,11 +393,11 @@ std::uint64_t PackedHash(WeightType type, ThreadPool& pool) {
 // kPackedLayoutVersion, so that nobody computes with old bytes, and note the new hashes.
 TEST(PackedMatrix, TheLayoutVersionNamesTheseBytes) {
   ThreadPool pool(2);
-  EXPECT_EQ(kPackedLayoutVersion, 1u);
+  EXPECT_EQ(kPackedLayoutVersion, 2u);
   EXPECT_EQ(PackedHash(WeightType::kF32, pool), 1818755454776504262u);
   EXPECT_EQ(PackedHash(WeightType::kBf16, pool), 8232573298596486048u);
-  EXPECT_EQ(PackedHash(WeightType::kInt8, pool), 18253170222518321127u);
-  EXPECT_EQ(PackedHash(WeightType::kInt4, pool), 7644673010225240262u);
+  EXPECT_EQ(PackedHash(WeightType::kInt8, pool), 16540062151675902952u);
+  EXPECT_EQ(PackedHash(WeightType::kInt4, pool), 5537132130294583984u);
 }
 
 TEST(PackedMatrix, AViewOfPackedBytesComputesTheSame) {
@@ -407,8 +436,9 @@ TEST(PackedMatrix, Int4NeedsNoMinimaForQ4_0) {
   auto with_minimum =
       PackedMatrix::Pack(WeightType::kInt4, RandomStored(StoredType::kQ4_1, 64, 256, 1).view, pool);
   ASSERT_TRUE(symmetric && with_minimum);
-  EXPECT_EQ(symmetric->bytes(), 64u * 256 * 9 / 16);      // 4.5 bits a weight
-  EXPECT_EQ(with_minimum->bytes(), 64u * 256 * 10 / 16);  // 5 bits a weight
+  // 4.5 and 5 bits a weight, and a float a row.
+  EXPECT_EQ(symmetric->bytes(), 64u * (256 * 9 / 16 + 4));
+  EXPECT_EQ(with_minimum->bytes(), 64u * (256 * 10 / 16 + 4));
 }
 
 TEST(PackedMatrix, RefusesShapesThatDoNotMatchTheirBytes) {

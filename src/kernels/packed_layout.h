@@ -18,27 +18,30 @@
 //
 // INT4 codes are 0..15. Without minima the value is scale * (code - 8), with them
 // scale * code + minimum. Features are padded to 16 and inputs to the cell depth with zero codes,
-// scales and minima.
+// scales and minima. Behind the last cell of a panel of integers lies one more line, its features'
+// units as 16 floats (below).
 //
 // Activations X[m, k] are cut into blocks of 16 rows; within a block the same cells follow each
-// other, 64 bytes per row (32 BF16 values, or 32 codes of two bytes): 16 rows are an AMX tile.
-// Activations of integer products are integers of 12 bits: each row and half of a cell (32 values)
-// has a step, the power of two for which its largest magnitude lies in [1024, 2048), and value =
-// step * code with -2048 <= code <= 2048. A code is kept as two signed bytes,
-// code = 16 * high + low with -127 <= high <= 127 and -16 <= low <= 16, which byte dot products
-// take as they are; where many rows meet INT8 on AMX both parts are kept as BF16 numbers with the
-// step already applied. A half's line is its 32 high bytes, then its 32 low ones: against 16 times
-// a 4-bit weight code and the code itself that is a single byte product. The sum of a half's codes
-// takes minima and offsets out of the inner loops.
+// other, 64 bytes per row and tile (32 BF16 values, or 64 bytes of codes): 16 rows are an AMX tile.
 //
-// 12 bits with a step for 32 values err less than BF16's 8 significant bits do (the error of a
-// value is at most 2^-11 of the half's largest), and a dot product of 32 of them with codes of 8
-// bits is below 2^24: it is the same number in integers, in BF16 tile products and as a float. So
-// the order of float operations of an integer product is all that has to be fixed, and is part of
-// the format, so that every instruction set and every number of rows gives the same bits. For row
-// m, feature n, over halves of cells in rising order, with d the exact dot product of the codes:
-//   y = fma(d * step, scale, y);  with minima then: y = fma(sum * step, minimum, y)
-// and y starts as 0. d * step and sum * step are exact.
+// Integer products are sums of integers, exact until the last step. Both sides are numbers of 16
+// bits with one unit for all of a row:
+// - A row of activations has the step largest / 32512; value = step * code, where a code is kept as
+//   two signed bytes, code = 256 * high + low with -127 <= high, low <= 127. (A code whose low byte
+//   would be -128 is one more.)
+// - A feature's weights are, in terms of its unit, scale * code + minimum = unit * (m * code + z),
+//   with m = nearest(scale / unit) and z = nearest(minimum / unit), or z = -8 m where codes stand
+//   for 8 less. The unit is chosen when packing so that |m * code + z| < 2^15.
+// With S the sum over all inputs of (m * code + z) * activation code, a 64-bit integer,
+//   y = float(S) * (unit * step)
+// in single precision. No order of additions is prescribed because none matters: every instruction
+// set, every number of rows and every cut of the work gives the same bits.
+//
+// One can thus multiply 32 codes at a time and m at the end, which a few rows want; or make numbers
+// of 16 bits first and split them into bytes, which many rows want, as AMX then sums all inputs
+// without leaving its tiles. m has 8 bits, so rounding it errs by at most 2^-9 of the row's largest
+// scale, less than quantising erred by; 16 bits for a row of activations beat 8 bits for 32 of them
+// as long as the row's largest is not 256 times that of most.
 #pragma once
 
 #include <cstddef>
@@ -60,9 +63,13 @@ inline constexpr int kInt8CellDepth = 64;
 inline constexpr int kInt8Codes = 16 * kLineBytes;
 inline constexpr int kInt4Codes = 8 * kLineBytes;
 
-inline constexpr int kCodeBits = 11;  // an activation's code is at most 2^11 in magnitude
-inline constexpr int kLowBits = 4;    // of them in its low byte
-inline constexpr int kHighLimit = 127;
+inline constexpr int kLowBits = 8;  // of an activation's code, in its low byte
+inline constexpr float kLargestCode = 127 * 256;
+inline constexpr float kLargestFactor = 255;  // m
+inline constexpr float kLargestSum = 32752;   // |m * code + z|, but for rounding
+
+inline constexpr std::int64_t SumTiles(std::int64_t cells) { return (2 * cells + 63) / 64; }
+inline constexpr int kSumBytes = 3;
 
 // What a kernel needs to know of a packed matrix.
 struct WeightCells {
@@ -73,6 +80,7 @@ struct WeightCells {
   std::int64_t panels = 0;    // ceil(n / 16)
   std::int64_t cells = 0;     // cells of a panel
   std::int64_t cell_bytes = 0;
+  std::int64_t panel_bytes = 0;
   const std::uint8_t* data = nullptr;
 };
 
@@ -83,14 +91,12 @@ struct ActivationCells {
   const float* f32 = nullptr;           // [rows, cols] as given
   std::int64_t cells = 0;               // of a block, in the form below that is set
   const std::uint16_t* bf16 = nullptr;  // [rows / 16][cells][16][32]
-  const std::int8_t* codes = nullptr;   // [rows / 16][cells][2][16][high, low][32]
-  const float* steps = nullptr;         // [rows / 16][cells][2][16]
+  const std::int8_t* codes = nullptr;   // [rows / 16][cells][high, low][16][64]
+  const float* steps = nullptr;         // [rows / 16][16]
   const std::int32_t* sums = nullptr;   // [rows / 16][cells][2][16] minus the sum of a half's codes
-  const float* half_sums = nullptr;     // [rows / 16][cells][2][16] sum of codes * step
-  // For many rows of INT8 on AMX, instead of codes, steps and sums: step * 16 * high and step * low
-  // as BF16 in the order its tiles want (matmul_int8_amx.cc),
-  // [rows / 16][cells][2][high, low][16][32].
-  const std::uint16_t* tiles = nullptr;
+  // The sums without the minus as bytes, highest first, as tiles whose 64 columns are halves:
+  // [rows / 16][SumTiles(cells)][3][16][64]. Columns beyond the last half hold anything.
+  const std::uint8_t* sum_bytes = nullptr;
 };
 
 // y: [rows, weight rows], `stride` floats between rows.

@@ -181,9 +181,40 @@ void PlaceGroup(const WeightCells& cells, std::uint8_t* panel, int column, std::
   if (cells.with_minimum) std::memcpy(scales + kLineBytes + at, &group.minimum, 2);
 }
 
+// The units of a packed panel of integers (packed_layout.h), behind its cells.
+void PlaceUnits(const WeightCells& cells, std::uint8_t* panel) {
+  const bool is_int8 = cells.type == WeightType::kInt8;
+  const auto half_at = [](const std::uint8_t* halves, int at) {
+    std::uint16_t half;
+    std::memcpy(&half, halves + at * 2, sizeof half);
+    return F16ToFloat(half);
+  };
+  float units[kPanelCols];
+  for (int column = 0; column < kPanelCols; ++column) {
+    float unit = 0.0f;
+    for (std::int64_t group = 0; group < 2 * cells.cells; ++group) {
+      const std::uint8_t* scales =
+          panel + group / 2 * cells.cell_bytes + (is_int8 ? kInt8Codes : kInt4Codes);
+      const int at = static_cast<int>(group % 2) * kPanelCols + column;
+      const float scale = half_at(scales, at);
+      float least = std::fabs(scale) / kLargestFactor;
+      if (cells.with_minimum) {
+        const float minimum = half_at(scales + kLineBytes, at);
+        const float reach = std::max(std::fabs(minimum), std::fabs(minimum + 15.0f * scale));
+        least = std::max(least, reach / kLargestSum);
+      }
+      // Not std::max alone: what is not a number has to show.
+      unit = std::isnan(scale) ? scale : std::max(unit, least);
+      if (std::isnan(unit)) break;
+    }
+    units[column] = unit;
+  }
+  std::memcpy(panel + cells.cells * cells.cell_bytes, units, sizeof units);
+}
+
 void PackPanel(const TensorView& source, const WeightCells& cells, std::int64_t panel_index,
                std::uint8_t* panel, std::vector<float>& row_values) {
-  std::memset(panel, 0, static_cast<std::size_t>(cells.cells * cells.cell_bytes));
+  std::memset(panel, 0, static_cast<std::size_t>(cells.panel_bytes));
   const std::int64_t first = panel_index * kPanelCols;
   const auto columns = static_cast<int>(std::min<std::int64_t>(kPanelCols, cells.rows - first));
   const std::int64_t groups = (cells.cols + kGroup - 1) / kGroup;
@@ -220,6 +251,7 @@ void PackPanel(const TensorView& source, const WeightCells& cells, std::int64_t 
         break;
     }
   }
+  if (cells.type == WeightType::kInt8 || cells.type == WeightType::kInt4) PlaceUnits(cells, panel);
 }
 
 // Sizes of a packed matrix, without its data.
@@ -249,11 +281,13 @@ WeightCells Plan(const PackedForm& form) {
       break;
   }
   cells.cells = (form.cols + depth - 1) / depth;
+  const bool has_units = form.type == WeightType::kInt8 || form.type == WeightType::kInt4;
+  cells.panel_bytes = cells.cells * cells.cell_bytes + (has_units ? kLineBytes : 0);
   return cells;
 }
 
 std::size_t TotalBytes(const WeightCells& cells) {
-  return static_cast<std::size_t>(cells.panels * cells.cells * cells.cell_bytes);
+  return static_cast<std::size_t>(cells.panels * cells.panel_bytes);
 }
 
 // Keeps every product of sizes inside 64 bits; no model comes near.
@@ -327,7 +361,6 @@ Result<PackedMatrix> PackedMatrix::Pack(WeightType type, const TensorView& sourc
   PackedMatrix packed;
   WeightCells& cells = packed.impl_->cells;
   cells = Plan(FormOf(type, source));
-  const std::int64_t panel_bytes = cells.cells * cells.cell_bytes;
   const std::size_t bytes = TotalBytes(cells);
   try {
     packed.impl_->memory = AlignedBuffer(bytes);
@@ -338,14 +371,14 @@ Result<PackedMatrix> PackedMatrix::Pack(WeightType type, const TensorView& sourc
   }
   auto* memory = packed.impl_->memory.as<std::uint8_t>();
   cells.data = memory;
-  pool.ParallelFor(static_cast<std::size_t>(cells.panels), 4,
-                   [&](std::size_t begin, std::size_t end) {
-                     std::vector<float> row_values;
-                     for (auto panel = static_cast<std::int64_t>(begin);
-                          panel < static_cast<std::int64_t>(end); ++panel) {
-                       PackPanel(source, cells, panel, memory + panel * panel_bytes, row_values);
-                     }
-                   });
+  pool.ParallelFor(
+      static_cast<std::size_t>(cells.panels), 4, [&](std::size_t begin, std::size_t end) {
+        std::vector<float> row_values;
+        for (auto panel = static_cast<std::int64_t>(begin); panel < static_cast<std::int64_t>(end);
+             ++panel) {
+          PackPanel(source, cells, panel, memory + panel * cells.panel_bytes, row_values);
+        }
+      });
   return packed;
 }
 

@@ -30,10 +30,10 @@ std::int64_t ProbeInt8Amx(std::int64_t rounds) {
   ConfigureFullTiles();
   ZeroTiles();
   for (std::int64_t round = 0; round < rounds; ++round) {
-    TARE_TILE_DOT_INT8(0, 4, 6);
-    TARE_TILE_DOT_INT8(1, 4, 7);
-    TARE_TILE_DOT_INT8(2, 5, 6);
-    TARE_TILE_DOT_INT8(3, 5, 7);
+    TARE_TILE_DOT_SS(0, 4, 6);
+    TARE_TILE_DOT_SS(1, 4, 7);
+    TARE_TILE_DOT_SS(2, 5, 6);
+    TARE_TILE_DOT_SS(3, 5, 7);
   }
   ReleaseTiles();
   return rounds * kProducts * 16 * 16 * 64 * 2;

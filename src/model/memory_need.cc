@@ -64,10 +64,10 @@ std::uint64_t PackedBytes(kernels::WeightType type, std::int64_t rows, std::int6
       return n * static_cast<std::uint64_t>(cols) * 4;
     case kernels::WeightType::kBf16:
       return n * RoundUp(cols, 32) * 2;
-    case kernels::WeightType::kInt8:  // a 16-bit scale for 32 codes
-      return n * RoundUp(cols, 64) * 17 / 16;
+    case kernels::WeightType::kInt8:  // a 16-bit scale for 32 codes, a float a row
+      return n * (RoundUp(cols, 64) * 17 / 16 + 4);
     case kernels::WeightType::kInt4:  // and a minimum
-      return n * RoundUp(cols, 64) * 10 / 16;
+      return n * (RoundUp(cols, 64) * 10 / 16 + 4);
   }
   return 0;
 }

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "model/memory_need.h"
 
 namespace tare::engine {
 namespace {
@@ -27,35 +26,67 @@ Status CheckName(const std::string& name) {
                    kMaxNameBytes);
 }
 
-Status CheckMemory(const std::filesystem::path& folder, const model::ModelConfig& base,
-                   kernels::WeightType base_type) {
+}  // namespace
+
+std::uint64_t MostAdapterBytes(const std::filesystem::path& folder, const model::ModelConfig& base,
+                               kernels::WeightType base_type) {
   std::error_code error;
   const auto size = std::filesystem::file_size(folder / "adapter_model.safetensors", error);
-  if (error) return {};  // reading it says why
-  TARE_TRY(const std::uint64_t available, model::AvailableMemory());
-  const std::uint64_t most = model::LoraAdapter::MostBytes(size, base, base_type);
-  if (most <= available) return {};
-  return Fail(ErrorKind::kResourceExhausted,
-              "the adapter in '{}' may take {}, this machine has {} left: unload others first",
-              folder.string(), FormatBytes(most), FormatBytes(available));
+  return error ? 0 : model::LoraAdapter::MostBytes(size, base, base_type);
 }
-
-}  // namespace
 
 struct AdapterStore::Alive {
   std::atomic<std::size_t> count{0};
   std::atomic<std::size_t> bytes{0};
 };
 
-AdapterStore::AdapterStore(model::ModelConfig base, kernels::WeightType base_type)
-    : base_(std::move(base)), base_type_(base_type), alive_(std::make_shared<Alive>()) {}
+AdapterStore::AdapterStore(model::ModelConfig base, kernels::WeightType base_type,
+                           std::optional<AdapterRoom> room)
+    : base_(std::move(base)),
+      base_type_(base_type),
+      room_(room),
+      alive_(std::make_shared<Alive>()) {}
+
+Status AdapterStore::MakeRoom(const std::string& name, std::uint64_t most) {
+  TARE_TRY(const std::uint64_t left, model::AvailableMemory());
+  std::lock_guard lock(mutex_);
+  if (loading_bytes_ + most > left) {
+    return Fail(ErrorKind::kResourceExhausted,
+                "the adapter '{}' may take {}, this machine has {} left: unload others first", name,
+                FormatBytes(most), FormatBytes(left - std::min(left, loading_bytes_)));
+  }
+  if (room_) {
+    model::MemoryNeed need = room_->model;
+    need.adapters = alive_->bytes.load() + loading_bytes_ + most;
+    if (need.total() > room_->available) {
+      return Fail(ErrorKind::kResourceExhausted,
+                  "the adapter '{}' may take {}, which does not fit beside the model and the "
+                  "others: {} > {} there were when the model was loaded; unload others, or start "
+                  "with a smaller --kv-memory",
+                  name, FormatBytes(most), model::Sum(need), FormatBytes(room_->available));
+    }
+  }
+  loading_bytes_ += most;
+  return {};
+}
 
 Result<AdapterStore::Entry> AdapterStore::Read(const std::string& name,
-                                               const std::filesystem::path& folder) const {
+                                               const std::filesystem::path& folder) {
   const SteadyClock clock;
   const Nanos begin = clock.Now();
-  TARE_RETURN_IF_ERROR(CheckMemory(folder, base_, base_type_));
-  TARE_TRY(auto adapter, model::LoraAdapter::Load(folder, base_, base_type_));
+  const std::uint64_t most = MostAdapterBytes(folder, base_, base_type_);
+  TARE_RETURN_IF_ERROR(MakeRoom(name, most));
+  auto loaded = model::LoraAdapter::Load(folder, base_, base_type_);
+  // From here on it counts with what it takes.
+  if (loaded) {
+    alive_->count.fetch_add(1);
+    alive_->bytes.fetch_add((*loaded)->bytes());
+  }
+  {
+    std::lock_guard lock(mutex_);
+    loading_bytes_ -= most;
+  }
+  TARE_TRY(auto adapter, std::move(loaded));
   Entry entry;
   entry.info = {name,
                 folder,
@@ -64,8 +95,6 @@ Result<AdapterStore::Entry> AdapterStore::Read(const std::string& name,
                 adapter->max_rank(),
                 static_cast<std::int64_t>(std::time(nullptr)),
                 {}};
-  alive_->count.fetch_add(1);
-  alive_->bytes.fetch_add(adapter->bytes());
   // Counted off when it is really gone, whoever lets go of it last.
   entry.adapter = {adapter.release(), [alive = alive_](const model::LoraAdapter* gone) {
                      alive->count.fetch_sub(1);

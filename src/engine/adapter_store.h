@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "base/types.h"
 #include "kernels/matmul.h"
 #include "model/lora_adapter.h"
+#include "model/memory_need.h"
 #include "model/model_config.h"
 
 namespace tare::engine {
@@ -46,10 +48,23 @@ struct AdapterStats {
   double load_seconds = 0.0;  // of `loads`, together
 };
 
+// What adapters have to fit beside: the model's need, of the memory there was before it was loaded.
+// KV memory counts whole: it is promised to sequences, though it is taken only as they grow.
+struct AdapterRoom {
+  model::MemoryNeed model;
+  std::uint64_t available = 0;
+};
+
+// The most memory the adapter in `folder` may take; 0 when its weights cannot be found.
+std::uint64_t MostAdapterBytes(const std::filesystem::path& folder, const model::ModelConfig& base,
+                               kernels::WeightType base_type);
+
 class AdapterStore {
  public:
-  // For a base of these facts whose linear layers compute in `base_type`.
-  AdapterStore(model::ModelConfig base, kernels::WeightType base_type);
+  // For a base of these facts whose linear layers compute in `base_type`. Without `room`, adapters
+  // may take what the machine has left.
+  AdapterStore(model::ModelConfig base, kernels::WeightType base_type,
+               std::optional<AdapterRoom> room = {});
 
   // Reads the adapter in `folder`. A name that is taken is refused unless `replace`; then the new
   // one takes over when it is ready.
@@ -68,14 +83,18 @@ class AdapterStore {
   };
   struct Alive;  // what all adapters that still exist take
 
-  Result<Entry> Read(const std::string& name, const std::filesystem::path& folder) const;
+  Result<Entry> Read(const std::string& name, const std::filesystem::path& folder);
+  // Counts `most` as being loaded, or refuses.
+  Status MakeRoom(const std::string& name, std::uint64_t most);
 
   const model::ModelConfig base_;
   const kernels::WeightType base_type_;
+  const std::optional<AdapterRoom> room_;
   const std::shared_ptr<Alive> alive_;
   mutable std::mutex mutex_;  // guards the rest
   std::map<std::string, Entry> entries_;
   AdapterStats counts_;
+  std::uint64_t loading_bytes_ = 0;  // the most that loads under way may take
 };
 
 }  // namespace tare::engine

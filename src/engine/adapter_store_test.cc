@@ -8,6 +8,7 @@
 #include <future>
 #include <utility>
 
+#include "base/text.h"
 #include "engine/collecting_sink.h"
 #include "engine/engine.h"
 #include "model/load.h"
@@ -219,6 +220,55 @@ TEST_F(AdapterStoreTest, RefusesByName) {
   EXPECT_EQ(store_->Load("x", "/nowhere", false).error().kind, ErrorKind::kNotFound);
   EXPECT_EQ(store_->Unload("x").error().kind, ErrorKind::kNotFound);
   EXPECT_EQ(store_->Stats().refused_loads, 6u);
+}
+
+// KV memory is taken as sequences grow, but it is promised from the start.
+TEST_F(AdapterStoreTest, MemoryPromisedToPagesIsNotForAdapters) {
+  Start(kernels::WeightType::kF32);
+  const model::AdapterFolder folder(adapter_);
+  const std::uint64_t most =
+      MostAdapterBytes(folder.path(), engine_->config(), kernels::WeightType::kF32);
+  EXPECT_GT(most, 0u);
+  EXPECT_EQ(MostAdapterBytes("/nowhere", engine_->config(), kernels::WeightType::kF32), 0u);
+  model::MemoryNeed need{.weights = 10 << 20, .kv = 50 << 20, .working = 4 << 20};
+  AdapterRoom room{need, need.total() + most};
+  store_ = std::make_unique<AdapterStore>(engine_->config(), kernels::WeightType::kF32, room);
+  ASSERT_TRUE(Load("a", "A"));
+  const std::size_t bytes = store_->Stats().loaded_bytes;
+  EXPECT_LE(bytes, most);
+
+  const Status refused = Load("b", "B");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kResourceExhausted);
+  need.adapters = bytes + most;
+  EXPECT_THAT(refused.error().message,
+              testing::AllOf(testing::HasSubstr("adapter 'b' may take " + FormatBytes(most)),
+                             testing::HasSubstr("weights 10.0 MiB + KV 50.0 MiB + working memory "
+                                                "4.00 MiB + adapters " +
+                                                FormatBytes(need.adapters) + " = " +
+                                                FormatBytes(need.total()) + " > " +
+                                                FormatBytes(room.available)),
+                             testing::HasSubstr("unload others")));
+  // Nothing of the refused one is counted; an old version counts while somebody has it.
+  const auto kept = store_->Find("a");
+  ASSERT_TRUE(store_->Unload("a"));
+  EXPECT_FALSE(Load("b", "B"));
+}
+
+TEST_F(AdapterStoreTest, RoomComesBackWithTheLastUser) {
+  Start(kernels::WeightType::kF32);
+  const model::AdapterFolder folder(adapter_);
+  const std::uint64_t most =
+      MostAdapterBytes(folder.path(), engine_->config(), kernels::WeightType::kF32);
+  store_ = std::make_unique<AdapterStore>(engine_->config(), kernels::WeightType::kF32,
+                                          AdapterRoom{{}, most});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Load("a", "A"));
+    ASSERT_TRUE(store_->Unload("a"));
+    // One that cannot be read leaves nothing behind either.
+    std::filesystem::resize_file(folder.path() / "adapter_model.safetensors", 100);
+    EXPECT_FALSE(store_->Load("b", folder.path(), false));
+  }
 }
 
 }  // namespace

@@ -109,13 +109,17 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
   TARE_TRY(const model::MemoryNeed bare,
            model::EstimateMemory(*checkpoint, dtype, 0, engine.kv_type));
   TARE_TRY(const std::uint64_t available, model::AvailableMemory());
+  model::MemoryNeed need = bare;
+  for (const auto& [name, folder] : options.adapters) {
+    // Beside floats they take the most; what the weights will be, the checkpoint decides.
+    need.adapters += MostAdapterBytes(folder, facts, dtype.value_or(kernels::WeightType::kF32));
+  }
   if (engine.kv_memory_bytes == 0) {
-    const std::uint64_t left = available > bare.total() ? available - bare.total() : 0;
+    const std::uint64_t left = available > need.total() ? available - need.total() : 0;
     const auto share = static_cast<std::uint64_t>(kKvShare * static_cast<double>(left));
     const auto sequences = static_cast<std::uint64_t>(std::max(engine.max_num_seqs, 1));
     engine.kv_memory_bytes = std::max(one, std::min(one * sequences, share));
   }
-  model::MemoryNeed need = bare;
   need.kv = engine.kv_memory_bytes;
   TARE_RETURN_IF_ERROR(model::CheckFits(need, available, local.name));
 
@@ -151,7 +155,9 @@ Result<LocalModel> LoadLocalModel(LocalModelOptions options) {
   local.dtype = language_model->weight_type();
   local.weight_bytes = language_model->weight_bytes();
   local.kv_memory_bytes = engine.kv_memory_bytes;
-  local.adapters = std::make_shared<AdapterStore>(language_model->config(), local.dtype);
+  need.adapters = 0;
+  local.adapters = std::make_shared<AdapterStore>(language_model->config(), local.dtype,
+                                                  AdapterRoom{need, available});
   for (const auto& [name, folder] : options.adapters) {
     const Status added = local.adapters->Load(name, folder, /*replace=*/false);
     if (!added) return Context(added.error(), "adapter '{}'", name);

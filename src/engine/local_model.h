@@ -50,12 +50,13 @@ struct LocalModel {
   std::future<void> keeping;  // the packed weights on their way to the disk; destruction waits
 };
 
-// Loads and starts. Before any weight is read it is checked that weights, KV memory and working
-// memory fit what the machine has left (kResourceExhausted with the sum if not).
+// Loads and starts. Before any weight is read it is checked that weights, KV memory, working memory
+// and the adapters fit what the machine has left (kResourceExhausted with the sum if not). Adapters
+// loaded later get what that leaves.
 //
 // Without kv_memory_bytes, KV memory is what max_num_seqs sequences of full length would take, but
-// at most 80 % of what the machine has left beside the weights; address space is only reserved, so
-// memory is taken as sequences grow.
+// at most 80 % of what the machine has left beside weights and adapters; address space is only
+// reserved, so memory is taken as sequences grow.
 Result<LocalModel> LoadLocalModel(LocalModelOptions options);
 
 }  // namespace tare::engine

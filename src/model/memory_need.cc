@@ -129,15 +129,21 @@ Result<std::uint64_t> AvailableMemory(const std::filesystem::path& proc,
   return available;
 }
 
+std::string Sum(const MemoryNeed& need) {
+  const std::string adapters =
+      need.adapters > 0 ? " + adapters " + FormatBytes(need.adapters) : std::string();
+  return fmt::format("weights {} + KV {} + working memory {}{} = {}", FormatBytes(need.weights),
+                     FormatBytes(need.kv), FormatBytes(need.working), adapters,
+                     FormatBytes(need.total()));
+}
+
 Status CheckFits(const MemoryNeed& need, std::uint64_t available, std::string_view model_name) {
   if (need.total() <= available) return {};
   return Fail(ErrorKind::kResourceExhausted,
-              "{} does not fit: weights {} + KV {} + working memory {} = {} > {} available; use a "
-              "narrower --dtype, a smaller --kv-memory, --max-model-len or --max-num-seqs, or a "
-              "machine with "
-              "more memory",
-              model_name, FormatBytes(need.weights), FormatBytes(need.kv),
-              FormatBytes(need.working), FormatBytes(need.total()), FormatBytes(available));
+              "{} does not fit: {} > {} available; use a narrower --dtype, a smaller --kv-memory, "
+              "--max-model-len or --max-num-seqs, {}or a machine with more memory",
+              model_name, Sum(need), FormatBytes(available),
+              need.adapters > 0 ? "fewer adapters, " : "");
 }
 
 }  // namespace tare::model

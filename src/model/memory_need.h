@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -16,8 +17,9 @@ namespace tare::model {
 struct MemoryNeed {
   std::uint64_t weights = 0;
   std::uint64_t kv = 0;
-  std::uint64_t working = 0;  // activations, logits, tokenizer, allocator
-  std::uint64_t total() const { return weights + kv + working; }
+  std::uint64_t working = 0;   // activations, logits, tokenizer, allocator
+  std::uint64_t adapters = 0;  // at most
+  std::uint64_t total() const { return weights + kv + working + adapters; }
 };
 
 // A matrix as the kernels keep it (kernels/packed_layout.h): codes, scales, padding.
@@ -36,6 +38,9 @@ std::uint64_t WorkingBytes(const ModelConfig& config);
 // control group's limit. The directories are /proc and /sys but for tests.
 Result<std::uint64_t> AvailableMemory(const std::filesystem::path& proc = "/proc",
                                       const std::filesystem::path& sys = "/sys");
+
+// "weights 3.00 GiB + KV 1.00 GiB + working memory 512 MiB = 4.50 GiB"; adapters if there are any.
+std::string Sum(const MemoryNeed& need);
 
 // kResourceExhausted, with the sum and what to do about it, when `need` is over `available`.
 Status CheckFits(const MemoryNeed& need, std::uint64_t available, std::string_view model_name);

@@ -69,7 +69,7 @@ TEST(WorkingBytesTest, EncodersHaveRoomForTheirLongestInput) {
 }
 
 TEST(CheckFitsTest, ShowsTheArithmetic) {
-  const MemoryNeed need{3ull << 30, 1ull << 30, 1ull << 29};
+  MemoryNeed need{.weights = 3ull << 30, .kv = 1ull << 30, .working = 1ull << 29};
   EXPECT_TRUE(CheckFits(need, need.total(), "m.gguf"));
   const auto refused = CheckFits(need, 2ull << 30, "m.gguf");
   ASSERT_FALSE(refused);
@@ -78,6 +78,12 @@ TEST(CheckFitsTest, ShowsTheArithmetic) {
             "m.gguf does not fit: weights 3.00 GiB + KV 1.00 GiB + working memory 512 MiB = "
             "4.50 GiB > 2.00 GiB available; use a narrower --dtype, a smaller --kv-memory, "
             "--max-model-len or --max-num-seqs, or a machine with more memory");
+  need.adapters = 1ull << 28;
+  EXPECT_EQ(CheckFits(need, 2ull << 30, "m.gguf").error().message,
+            "m.gguf does not fit: weights 3.00 GiB + KV 1.00 GiB + working memory 512 MiB + "
+            "adapters 256 MiB = 4.75 GiB > 2.00 GiB available; use a narrower --dtype, a smaller "
+            "--kv-memory, --max-model-len or --max-num-seqs, fewer adapters, or a machine with "
+            "more memory");
 }
 
 }  // namespace

@@ -46,6 +46,8 @@ struct Outcome {
   std::uint64_t source_bytes = 0;
   std::uint64_t bytes = 0;
   std::size_t calibration_tokens = 0;
+  int experts = 0;
+  int experts_unsearched = 0;
   eval::RoundingRule rule;
 };
 
@@ -120,7 +122,7 @@ Result<Outcome> Run(const Words& words) {
   out.calibration_tokens = awq ? calibration.size() : 0;
 
   ThreadPool pool(words.threads);
-  eval::InputCollector inputs(static_cast<std::int64_t>(calibration.size()), eval::kSampledInputs);
+  eval::InputCollector inputs(eval::kSampledInputs, eval::kSampledInputsOfExpert);
   model::LoadOptions loading;
   TARE_TRY(loading.dtype, model::ParseDtype(words.reference));
   loading.pool = &pool;
@@ -164,6 +166,8 @@ Result<Outcome> Run(const Words& words) {
   TARE_RETURN_IF_ERROR(measure_rounded("rtn", tensors));
   if (awq) {
     TARE_TRY(tensors, round(true));
+    out.experts = tensors.experts;
+    out.experts_unsearched = tensors.experts_unsearched;
     TARE_RETURN_IF_ERROR(measure_rounded("awq", tensors));
   }
   bar.Show("write", 1.0);
@@ -192,6 +196,12 @@ void PrintTable(const Words& words, const Outcome& out) {
     fmt::print("\n");
   }
   fmt::print("{}", eval::WhyNoInterval(out.rows.front().result));
+  if (out.experts_unsearched > 0) {
+    fmt::print(
+        "{} of {} experts were reached by fewer than {} tokens and are rounded plainly; a longer "
+        "--calibration text (with --max-tokens) reaches more\n",
+        out.experts_unsearched, out.experts, eval::kLeastExpertInputs);
+  }
   const auto saved =
       static_cast<std::int64_t>(out.source_bytes) - static_cast<std::int64_t>(out.bytes);
   fmt::print("\n'{}' written: {}, the source has {} ({} {})\n", words.out, FormatBytes(out.bytes),
@@ -211,6 +221,9 @@ void PrintJson(const Words& words, const Outcome& out) {
                    {"calibration_tokens", out.calibration_tokens},
                    {"source_bytes", out.source_bytes},
                    {"bytes", out.bytes}};
+  if (out.experts > 0) {
+    document["experts"] = {{"rounded", out.experts}, {"too_few_tokens", out.experts_unsearched}};
+  }
   for (const Measured& row : out.rows) {
     const auto& r = row.result;
     json entry = {

@@ -1,238 +1,335 @@
 #include "eval/awq.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
+#include <initializer_list>
+#include <optional>
+#include <utility>
 
-#include "kernels/matmul.h"
+#include "eval/scale_search.h"
 
 namespace tare::eval {
 namespace {
 
-using kernels::StoredType;
-using kernels::TensorView;
-using kernels::WeightType;
 using model::Checkpoint;
+using model::ModelConfig;
 
-constexpr int kAlphas = 20;  // 0, 0.05, ... 0.95, as in the paper's programs
-constexpr float kLeastMagnitude = 1e-4f;
-constexpr std::size_t kRowsPerShare = 16;
-
-// A matrix being worked on.
-struct Matrix {
-  std::string name;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::vector<float> values;
-
-  TensorView view() const {
-    return {StoredType::kF32, rows, cols, std::as_bytes(std::span(values))};
-  }
-};
-
-std::string Name(int layer, std::string_view part) { return fmt::format("blk.{}.{}", layer, part); }
-
-Result<Matrix> ReadMatrix(const Checkpoint& checkpoint, std::string name, ThreadPool& pool) {
-  TARE_TRY(const model::TensorValues stored, checkpoint.Values(name, pool));
-  Matrix matrix{std::move(name), stored.view.rows, stored.view.cols, {}};
-  const auto cols = static_cast<std::size_t>(matrix.cols);
-  matrix.values.resize(static_cast<std::size_t>(matrix.rows) * cols);
-  pool.ParallelFor(static_cast<std::size_t>(matrix.rows), kRowsPerShare,
-                   [&](std::size_t begin, std::size_t end) {
-                     for (std::size_t row = begin; row < end; ++row) {
-                       kernels::DequantizeRow(stored.view, static_cast<std::int64_t>(row),
-                                              {matrix.values.data() + row * cols, cols});
-                     }
-                   });
-  return matrix;
+std::string Name(int layer, std::string_view part) {
+  return fmt::format("blk.{}.{}.weight", layer, part);
 }
 
-// sum over the sample of |error(x)|^2, where `parts` are rounded after scaling by `scale`.
-Result<double> ErrorOf(std::span<Matrix* const> parts, kernels::Activations& x,
-                       std::int64_t sample_rows, std::span<const float> scale,
-                       const RoundingRule& rule, ThreadPool& pool) {
-  double sum = 0;
-  std::vector<float> outputs;
-  for (const Matrix* part : parts) {
-    Matrix error = *part;
-    ReplaceByScaledError(error.values, error.rows, error.cols, rule, scale, pool);
-    // Eight significant bits are plenty for an error.
-    TARE_TRY(const auto packed, kernels::PackedMatrix::Pack(WeightType::kBf16, error.view(), pool));
-    outputs.resize(static_cast<std::size_t>(sample_rows * error.rows));
-    kernels::MatMul(packed, x, outputs.data(), 0, pool);
-    for (const float output : outputs) sum += double{output} * output;
-  }
-  return sum;
+bool IsMixture(const ModelConfig& config, int layer) {
+  return config.experts && layer >= config.experts->leading_dense_layers;
 }
 
-// Scales of least error for the inputs of `parts`. `tied`: inputs with the same entry get the same
-// scale; empty: each its own.
-Result<std::vector<float>> SearchScales(std::span<Matrix* const> parts,
-                                        const InputStatistics& inputs, std::span<const int> tied,
-                                        const RoundingRule& rule, ThreadPool& pool) {
-  std::vector<float> magnitudes = inputs.MeanMagnitudes();
-  if (!tied.empty()) {
-    const auto ties = static_cast<std::size_t>(*std::ranges::max_element(tied)) + 1;
-    std::vector<float> sums(ties), counts(ties);
-    for (std::size_t i = 0; i < tied.size(); ++i) {
-      sums[static_cast<std::size_t>(tied[i])] += magnitudes[i];
-      counts[static_cast<std::size_t>(tied[i])] += 1;
-    }
-    for (std::size_t i = 0; i < tied.size(); ++i) {
-      const auto tie = static_cast<std::size_t>(tied[i]);
-      magnitudes[i] = sums[tie] / counts[tie];
-    }
-  }
-  kernels::Activations x;
-  x.Set(inputs.sample.data(), inputs.sample_rows, inputs.cols);
-  std::vector<float> best;
-  double least = std::numeric_limits<double>::max();
-  for (int step = 0; step < kAlphas; ++step) {
-    const float alpha = static_cast<float>(step) / kAlphas;
-    std::vector<float> scale;
-    for (const float magnitude : magnitudes) {
-      scale.push_back(std::pow(std::max(magnitude, kLeastMagnitude), alpha));
-    }
-    const auto [low, high] = std::ranges::minmax(scale);
-    for (float& s : scale) s /= std::sqrt(low * high);
-    TARE_TRY(const double error, ErrorOf(parts, x, inputs.sample_rows, scale, rule, pool));
-    if (error < least) {
-      least = error;
-      best = std::move(scale);
-    }
-  }
-  return best;
-}
-
-void ScaleColumns(Matrix& matrix, std::span<const float> by) {
-  for (std::size_t i = 0; i < matrix.values.size(); ++i) matrix.values[i] *= by[i % by.size()];
-}
-
-void DivideRows(Matrix& matrix, std::span<const float> by) {
-  const auto cols = static_cast<std::size_t>(matrix.cols);
-  for (std::size_t i = 0; i < matrix.values.size(); ++i) matrix.values[i] /= by[i / cols];
-}
-
-void Divide(std::vector<float>& values, std::span<const float> by) {
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] /= by[i];
-}
-
-// The seven matrices of a layer, and what scales can go into.
-struct Layer {
-  Matrix q, k, v, output, gate, up, down;
-  std::vector<float> attention_norm, feed_forward_norm, value_bias;
-
-  // Mean squares of the inputs, after scaling; empty without statistics.
-  std::vector<float> seen_by_qkv, seen_by_output, seen_by_gate_up, seen_by_down;
-};
-
-Result<Layer> ReadLayer(const Checkpoint& checkpoint, int layer, ThreadPool& pool) {
-  Layer out;
-  const std::pair<Matrix*, const char*> matrices[] = {
-      {&out.q, "attn_q.weight"},      {&out.k, "attn_k.weight"},
-      {&out.v, "attn_v.weight"},      {&out.output, "attn_output.weight"},
-      {&out.gate, "ffn_gate.weight"}, {&out.up, "ffn_up.weight"},
-      {&out.down, "ffn_down.weight"}};
-  for (const auto& [matrix, part] : matrices) {
-    TARE_TRY(*matrix, ReadMatrix(checkpoint, Name(layer, part), pool));
-  }
-  const std::pair<std::vector<float>*, const char*> vectors[] = {
-      {&out.attention_norm, "attn_norm.weight"},
-      {&out.feed_forward_norm, "ffn_norm.weight"},
-      {&out.value_bias, "attn_v.bias"}};
-  for (const auto& [values, part] : vectors) {
-    if (!checkpoint.Find(Name(layer, part))) continue;
-    TARE_TRY(Matrix row, ReadMatrix(checkpoint, Name(layer, part), pool));
-    *values = std::move(row.values);
-  }
-  return out;
-}
-
-class LayerScaler {
+// Rounds one layer, part by part.
+class LayerRounder {
  public:
-  LayerScaler(const InputCollector& inputs, const RoundingRule& rule, ThreadPool& pool)
-      : inputs_(inputs), rule_(rule), pool_(pool) {}
+  LayerRounder(const Checkpoint& checkpoint, int layer, const RoundingRule& rule,
+               const InputCollector* inputs, ThreadPool& pool, QuantizedTensors& out)
+      : checkpoint_(checkpoint),
+        config_(checkpoint.config()),
+        layer_(layer),
+        rule_(rule),
+        inputs_(inputs),
+        pool_(pool),
+        out_(out) {}
 
-  // Scales for the shared input of `parts`, put into their columns; `seen` gets what they see then.
-  Result<std::vector<float>> Scale(std::span<Matrix* const> parts, std::span<const int> tied,
-                                   std::vector<float>& seen) {
-    std::string name;
-    for (const Matrix* part : parts) name += (name.empty() ? "" : "+") + part->name;
-    const InputStatistics* inputs = inputs_.Find(name);
-    if (inputs == nullptr || inputs->cols != parts.front()->cols || inputs->sample_rows == 0) {
-      return Fail(ErrorKind::kInternal, "no inputs of {} were seen during calibration", name);
-    }
-    TARE_TRY(std::vector<float> scale, SearchScales(parts, *inputs, tied, rule_, pool_));
-    for (Matrix* part : parts) ScaleColumns(*part, scale);
-    seen = inputs->MeanSquares();
-    for (std::size_t i = 0; i < seen.size(); ++i) seen[i] /= scale[i] * scale[i];
-    return scale;
+  Status Round() {
+    TARE_RETURN_IF_ERROR(config_.latent ? LatentAttention() : GroupedQueryAttention());
+    return IsMixture(config_, layer_) ? Mixture() : GatedMlp();
   }
 
  private:
-  const InputCollector& inputs_;
-  const RoundingRule& rule_;
-  ThreadPool& pool_;
-};
-
-Status ScaleLayer(Layer& layer, const model::ModelConfig& config, LayerScaler scaler) {
-  Matrix* const qkv[] = {&layer.q, &layer.k, &layer.v};
-  TARE_TRY(const auto before_qkv, scaler.Scale(qkv, {}, layer.seen_by_qkv));
-  Divide(layer.attention_norm, before_qkv);
+  Status GroupedQueryAttention() {
+    TARE_TRY(SharedInput qkv, Read({"attn_q", "attn_k", "attn_v"}));
+    TARE_TRY(SharedInput output, Read({"attn_output"}));
+    if (inputs_ != nullptr) {
+      TARE_TRY(const auto before_qkv, Scale(qkv));
+      TARE_RETURN_IF_ERROR(DivideVector(Name(layer_, "attn_norm"), before_qkv));
+      TARE_RETURN_IF_ERROR(ScaleOutput(output, qkv.parts[2]));
+    }
+    Emit(qkv);
+    Emit(output);
+    return {};
+  }
 
   // Input d of query head h comes from row d of the value head that h shares.
-  std::vector<int> value_row;
-  const int share = config.heads / config.kv_heads;
-  for (int i = 0; i < config.heads * config.head_dim; ++i) {
-    value_row.push_back(i / config.head_dim / share * config.head_dim + i % config.head_dim);
+  Status ScaleOutput(SharedInput& output, Matrix& v) {
+    std::vector<int> value_row;
+    const int share = config_.heads / config_.kv_heads;
+    for (int i = 0; i < config_.heads * config_.head_dim; ++i) {
+      value_row.push_back(i / config_.head_dim / share * config_.head_dim + i % config_.head_dim);
+    }
+    TARE_TRY(const auto before_output, Scale(output, value_row));
+    std::vector<float> by_value_row(static_cast<std::size_t>(v.rows), 1.0f);
+    for (std::size_t i = 0; i < value_row.size(); ++i) {
+      by_value_row[static_cast<std::size_t>(value_row[i])] = before_output[i];
+    }
+    DivideRows(v, by_value_row);
+    const std::string bias = fmt::format("blk.{}.attn_v.bias", layer_);
+    if (!checkpoint_.Find(bias)) return {};
+    return DivideVector(bias, by_value_row);
   }
-  Matrix* const output[] = {&layer.output};
-  TARE_TRY(const auto before_output, scaler.Scale(output, value_row, layer.seen_by_output));
-  std::vector<float> by_value_row(static_cast<std::size_t>(layer.v.rows), 1.0f);
-  for (std::size_t i = 0; i < value_row.size(); ++i) {
-    by_value_row[static_cast<std::size_t>(value_row[i])] = before_output[i];
+
+  Status LatentAttention() {
+    const bool direct = config_.latent->q_rank == 0;
+    TARE_TRY(SharedInput down, Read({direct ? "attn_q" : "attn_q_a", "attn_kv_a_mqa"}));
+    TARE_TRY(SharedInput output, Read({"attn_output"}));
+    std::optional<SharedInput> query_up;
+    if (!direct) {
+      TARE_TRY(query_up, Read({"attn_q_b"}));
+    }
+    if (inputs_ != nullptr) {
+      TARE_TRY(const auto before_down, Scale(down));
+      TARE_RETURN_IF_ERROR(DivideVector(Name(layer_, "attn_norm"), before_down));
+      if (query_up) {
+        TARE_TRY(const auto before_up, Scale(*query_up));
+        TARE_RETURN_IF_ERROR(DivideVector(Name(layer_, "attn_q_a_norm"), before_up));
+      }
+      // What computes its inputs, kv_b, is not rounded and stays as it is.
+      TARE_RETURN_IF_ERROR(NeedInputs(output));
+      output.seen = output.inputs->MeanSquares();
+    }
+    Emit(down);
+    if (query_up) Emit(*query_up);
+    Emit(output);
+    return {};
   }
-  DivideRows(layer.v, by_value_row);
-  if (!layer.value_bias.empty()) Divide(layer.value_bias, by_value_row);
 
-  Matrix* const gate_up[] = {&layer.gate, &layer.up};
-  TARE_TRY(const auto before_gate_up, scaler.Scale(gate_up, {}, layer.seen_by_gate_up));
-  Divide(layer.feed_forward_norm, before_gate_up);
+  Status GatedMlp() {
+    TARE_TRY(SharedInput gate_up, Read({"ffn_gate", "ffn_up"}));
+    TARE_TRY(SharedInput down, Read({"ffn_down"}));
+    if (inputs_ != nullptr) {
+      TARE_TRY(const auto before_gate_up, Scale(gate_up));
+      TARE_RETURN_IF_ERROR(DivideVector(Name(layer_, "ffn_norm"), before_gate_up));
+      TARE_RETURN_IF_ERROR(ScaleDown(down, gate_up.parts[1]));
+    }
+    Emit(gate_up);
+    Emit(down);
+    return {};
+  }
 
-  Matrix* const down[] = {&layer.down};
-  TARE_TRY(const auto before_down, scaler.Scale(down, {}, layer.seen_by_down));
-  DivideRows(layer.up, before_down);
-  return {};
-}
+  Status ScaleDown(SharedInput& down, Matrix& up) {
+    TARE_TRY(const auto before_down, Scale(down));
+    DivideRows(up, before_down);
+    return {};
+  }
+
+  Status Mixture() {
+    TARE_TRY(std::vector<SharedInput> gate_up, ReadSets({"ffn_gate", "ffn_up"}));
+    TARE_TRY(std::vector<SharedInput> down, ReadSets({"ffn_down"}));
+    std::optional<SharedInput> shared_gate_up, shared_down;
+    if (config_.experts->shared_intermediate > 0) {
+      TARE_TRY(shared_gate_up, Read({"ffn_gate_shexp", "ffn_up_shexp"}));
+      TARE_TRY(shared_down, Read({"ffn_down_shexp"}));
+    }
+    out_.experts += config_.experts->count;
+    if (inputs_ != nullptr) {
+      std::vector<SharedInput*> all, known;
+      for (SharedInput& expert : gate_up) {
+        all.push_back(&expert);
+        if (EnoughFor(expert)) known.push_back(&expert);
+      }
+      out_.experts_unsearched += static_cast<int>(all.size() - known.size());
+      if (shared_gate_up) {
+        TARE_RETURN_IF_ERROR(NeedInputs(*shared_gate_up));
+        all.push_back(&*shared_gate_up);
+        known.push_back(&*shared_gate_up);
+      }
+      TARE_RETURN_IF_ERROR(ScaleExperts(all, known));
+      for (std::size_t i = 0; i < down.size(); ++i) {
+        if (!EnoughFor(gate_up[i])) continue;
+        TARE_RETURN_IF_ERROR(ScaleDown(down[i], gate_up[i].parts[1]));
+      }
+      if (shared_down) TARE_RETURN_IF_ERROR(ScaleDown(*shared_down, shared_gate_up->parts[1]));
+    }
+    EmitSets(gate_up);
+    EmitSets(down);
+    if (shared_gate_up) Emit(*shared_gate_up);
+    if (shared_down) Emit(*shared_down);
+    return {};
+  }
+
+  // One scale for the columns of `all` and the router's, by the error of those in `known`.
+  Status ScaleExperts(const std::vector<SharedInput*>& all,
+                      const std::vector<SharedInput*>& known) {
+    TARE_TRY(Matrix router, ReadMatrix(checkpoint_, Name(layer_, "ffn_gate_inp"), pool_));
+    const InputStatistics* every_token = inputs_->Find(router.name);
+    if (every_token == nullptr) return NoInputs(router.name);
+    const std::vector<const SharedInput*> places(known.begin(), known.end());
+    TARE_TRY(const auto scale,
+             SearchScales(places, every_token->MeanMagnitudes(), {}, rule_, pool_));
+    for (SharedInput* place : all) {
+      for (Matrix& part : place->parts) ScaleColumns(part, scale);
+    }
+    for (SharedInput* place : known) place->seen = SeenAfter(*place->inputs, scale);
+    ScaleColumns(router, scale);
+    out_.scaled[router.name] = std::move(router.values);
+    return DivideVector(Name(layer_, "ffn_norm"), scale);
+  }
+
+  static bool EnoughFor(const SharedInput& expert) {
+    return expert.inputs != nullptr && expert.inputs->rows >= kLeastExpertInputs;
+  }
+
+  Status DivideVector(const std::string& name, std::span<const float> by) {
+    TARE_TRY(Matrix row, ReadMatrix(checkpoint_, name, pool_));
+    Divide(row.values, by);
+    out_.scaled[name] = std::move(row.values);
+    return {};
+  }
+
+  // Scales for the columns of `place`, put into them.
+  Result<std::vector<float>> Scale(SharedInput& place, std::span<const int> tied = {}) {
+    TARE_RETURN_IF_ERROR(NeedInputs(place));
+    const SharedInput* const one[] = {&place};
+    TARE_TRY(const std::vector<float> scale,
+             SearchScales(one, place.inputs->MeanMagnitudes(), tied, rule_, pool_));
+    for (Matrix& part : place.parts) ScaleColumns(part, scale);
+    place.seen = SeenAfter(*place.inputs, scale);
+    return scale;
+  }
+
+  static Status NeedInputs(const SharedInput& place) {
+    if (place.inputs == nullptr || place.inputs->sample_rows == 0 ||
+        place.inputs->cols != place.parts.front().cols) {
+      return NoInputs(place.parts.front().name);
+    }
+    return {};
+  }
+  static Status NoInputs(const std::string& name) {
+    return Fail(ErrorKind::kInternal, "no inputs of {} were seen during calibration", name);
+  }
+
+  Result<SharedInput> Read(std::initializer_list<const char*> parts) {
+    SharedInput place;
+    std::string joined;
+    for (const char* part : parts) {
+      TARE_TRY(Matrix matrix, ReadMatrix(checkpoint_, Name(layer_, part), pool_));
+      joined += (joined.empty() ? "" : "+") + matrix.name;
+      place.parts.push_back(std::move(matrix));
+    }
+    if (inputs_ != nullptr) place.inputs = inputs_->Find(joined);
+    return place;
+  }
+
+  // One for each expert.
+  Result<std::vector<SharedInput>> ReadSets(std::initializer_list<const char*> parts) {
+    const auto count = static_cast<std::size_t>(config_.experts->count);
+    std::vector<SharedInput> places(count);
+    std::string joined;
+    for (const char* part : parts) {
+      const std::string stacked = Name(layer_, std::string(part) + "_exps");
+      joined += (joined.empty() ? "" : "+") + stacked;
+      std::optional<Matrix> whole;
+      if (checkpoint_.Find(stacked)) {
+        TARE_TRY(whole, ReadMatrix(checkpoint_, stacked, pool_));
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        if (!whole) {
+          TARE_TRY(Matrix one,
+                   ReadMatrix(checkpoint_, Name(layer_, fmt::format("{}.{}", part, i)), pool_));
+          places[i].parts.push_back(std::move(one));
+          continue;
+        }
+        const std::size_t size = whole->values.size() / count;
+        const auto from = whole->values.begin() + static_cast<std::ptrdiff_t>(i * size);
+        places[i].parts.push_back({stacked,
+                                   whole->rows / static_cast<std::int64_t>(count),
+                                   whole->cols,
+                                   {from, from + static_cast<std::ptrdiff_t>(size)}});
+      }
+    }
+    for (std::size_t i = 0; i < count && inputs_ != nullptr; ++i) {
+      places[i].inputs = inputs_->Find(fmt::format("{}[{}]", joined, i));
+    }
+    return places;
+  }
+
+  void Emit(const SharedInput& place) {
+    for (const Matrix& part : place.parts) {
+      out_.matrices[part.name] =
+          RoundMatrix(part.values, part.rows, part.cols, rule_, place.seen, pool_);
+    }
+  }
+
+  // Experts of one name are slices of one tensor and become one again.
+  void EmitSets(const std::vector<SharedInput>& places) {
+    for (const SharedInput& place : places) {
+      for (const Matrix& part : place.parts) {
+        CodedMatrix coded =
+            RoundMatrix(part.values, part.rows, part.cols, rule_, place.seen, pool_);
+        const auto [known, fresh] = out_.matrices.try_emplace(part.name, std::move(coded));
+        if (!fresh) known->second.Append(coded);
+      }
+    }
+  }
+
+  const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const int layer_;
+  const RoundingRule& rule_;
+  const InputCollector* inputs_;
+  ThreadPool& pool_;
+  QuantizedTensors& out_;
+};
 
 }  // namespace
 
-Status CheckQuantizable(const Checkpoint& checkpoint, const RoundingRule& rule) {
-  const model::ModelConfig& config = checkpoint.config();
-  if (config.experts || config.latent) {
-    return Fail(ErrorKind::kUnsupported,
-                "{}: models of family {} cannot be quantised here; those with dense layers and "
-                "grouped-query attention (llama, qwen2, qwen3) can",
-                checkpoint.name(), config.family);
+std::vector<std::string> RoundedMatrices(const Checkpoint& checkpoint, int layer) {
+  const ModelConfig& config = checkpoint.config();
+  std::vector<std::string> names;
+  const auto add = [&](std::initializer_list<const char*> parts) {
+    for (const char* part : parts) names.push_back(Name(layer, part));
+  };
+  if (config.latent) {
+    config.latent->q_rank > 0 ? add({"attn_q_a", "attn_q_b"}) : add({"attn_q"});
+    add({"attn_kv_a_mqa", "attn_output"});
+  } else {
+    add({"attn_q", "attn_k", "attn_v", "attn_output"});
   }
+  if (!IsMixture(config, layer)) {
+    add({"ffn_gate", "ffn_up", "ffn_down"});
+    return names;
+  }
+  for (const char* part : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    const std::string stacked = Name(layer, std::string(part) + "_exps");
+    if (checkpoint.Find(stacked)) {
+      names.push_back(stacked);
+      continue;
+    }
+    for (int expert = 0; expert < config.experts->count; ++expert) {
+      names.push_back(Name(layer, fmt::format("{}.{}", part, expert)));
+    }
+  }
+  if (config.experts->shared_intermediate > 0) {
+    add({"ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"});
+  }
+  return names;
+}
+
+Status CheckQuantizable(const Checkpoint& checkpoint, const RoundingRule& rule) {
   if (rule.bits == 8 && rule.zero_point) {
     return FailParam("zero_point", "8-bit weights have no zero points; leave out --zero-point");
   }
   if (rule.group <= 0 || rule.group % 32 != 0) {
     return FailParam("group", "a group of {} is not possible; multiples of 32 are", rule.group);
   }
-  for (int layer = 0; layer < config.layers; ++layer) {
-    for (const char* part :
-         {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}) {
-      const std::string name = Name(layer, part) + ".weight";
+  if (checkpoint.family().encoder) {
+    return Fail(ErrorKind::kUnsupported,
+                "{}: models of family {} make embeddings and cannot be quantised here",
+                checkpoint.name(), checkpoint.config().family);
+  }
+  for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
+    for (const std::string& name : RoundedMatrices(checkpoint, layer)) {
       const auto stored = checkpoint.Find(name);
-      if (!stored || stored->shape.size() != 2) {
+      const std::size_t rank = name.ends_with("_exps.weight") ? 3 : 2;
+      if (!stored || stored->shape.size() != rank) {
         return Fail(ErrorKind::kCorrupt, "{}: tensor '{}' is {}", checkpoint.name(),
                     checkpoint.FileName(name), stored ? "no matrix" : "missing");
       }
-      if (stored->shape[1] % 32 != 0) {
+      if (stored->shape.back() % 32 != 0) {
         return Fail(ErrorKind::kUnsupported, "{}: tensor '{}' has {} inputs, no multiple of 32",
-                    checkpoint.name(), stored->name, stored->shape[1]);
+                    checkpoint.name(), stored->name, stored->shape.back());
       }
     }
   }
@@ -241,25 +338,7 @@ Status CheckQuantizable(const Checkpoint& checkpoint, const RoundingRule& rule) 
 
 Status QuantizeLayer(const Checkpoint& checkpoint, int layer, const RoundingRule& rule,
                      const InputCollector* inputs, ThreadPool& pool, QuantizedTensors& out) {
-  TARE_TRY(Layer parts, ReadLayer(checkpoint, layer, pool));
-  if (inputs != nullptr) {
-    TARE_RETURN_IF_ERROR(ScaleLayer(parts, checkpoint.config(), LayerScaler(*inputs, rule, pool)));
-    out.vectors[Name(layer, "attn_norm.weight")] = std::move(parts.attention_norm);
-    out.vectors[Name(layer, "ffn_norm.weight")] = std::move(parts.feed_forward_norm);
-    if (!parts.value_bias.empty()) {
-      out.vectors[Name(layer, "attn_v.bias")] = std::move(parts.value_bias);
-    }
-  }
-  const std::pair<const Matrix*, const std::vector<float>*> matrices[] = {
-      {&parts.q, &parts.seen_by_qkv},        {&parts.k, &parts.seen_by_qkv},
-      {&parts.v, &parts.seen_by_qkv},        {&parts.output, &parts.seen_by_output},
-      {&parts.gate, &parts.seen_by_gate_up}, {&parts.up, &parts.seen_by_gate_up},
-      {&parts.down, &parts.seen_by_down}};
-  for (const auto& [matrix, seen] : matrices) {
-    out.matrices[matrix->name] =
-        RoundMatrix(matrix->values, matrix->rows, matrix->cols, rule, *seen, pool);
-  }
-  return {};
+  return LayerRounder(checkpoint, layer, rule, inputs, pool, out).Round();
 }
 
 }  // namespace tare::eval

@@ -126,6 +126,14 @@ std::vector<std::byte> CodedMatrix::Blocks() const {
   return out;
 }
 
+void CodedMatrix::Append(const CodedMatrix& other) {
+  TARE_CHECK(other.cols == cols && other.rule.group == rule.group);
+  rows += other.rows;
+  codes.insert(codes.end(), other.codes.begin(), other.codes.end());
+  scales.insert(scales.end(), other.scales.begin(), other.scales.end());
+  zeros.insert(zeros.end(), other.zeros.begin(), other.zeros.end());
+}
+
 CodedMatrix RoundMatrix(std::span<const float> weights, std::int64_t rows, std::int64_t cols,
                         const RoundingRule& rule, std::span<const float> importance,
                         ThreadPool& pool) {

@@ -37,6 +37,8 @@ struct CodedMatrix {
   kernels::StoredType stored_type() const;
   // As blocks of stored_type(); cols must be a multiple of 32.
   std::vector<std::byte> Blocks() const;
+  // Puts the rows of another matrix of this rule and width behind its own.
+  void Append(const CodedMatrix& other);
 };
 
 // `weights`: [rows, cols]. `importance`: mean squared activation of each input, or empty.

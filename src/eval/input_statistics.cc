@@ -3,10 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "kernels/kv_pages.h"
 
 namespace tare::eval {
 namespace {
+
+// Drops every second input of a full sample.
+void Thin(InputStatistics& seen) {
+  const auto width = static_cast<std::ptrdiff_t>(seen.cols);
+  const std::int64_t kept = (seen.sample_rows + 1) / 2;
+  for (std::int64_t row = 1; row < kept; ++row) {
+    std::copy_n(seen.sample.begin() + 2 * row * width, width, seen.sample.begin() + row * width);
+  }
+  seen.sample.resize(static_cast<std::size_t>(kept * width));
+  seen.sample_rows = kept;
+  seen.every *= 2;
+}
 
 std::vector<float> Means(const std::vector<double>& sums, std::int64_t rows) {
   std::vector<float> means;
@@ -21,8 +34,10 @@ std::vector<float> Means(const std::vector<double>& sums, std::int64_t rows) {
 std::vector<float> InputStatistics::MeanMagnitudes() const { return Means(magnitude_sum, rows); }
 std::vector<float> InputStatistics::MeanSquares() const { return Means(square_sum, rows); }
 
-InputCollector::InputCollector(std::int64_t text_rows, std::int64_t sample_rows)
-    : every_(std::max<std::int64_t>(1, text_rows / std::max<std::int64_t>(1, sample_rows))) {}
+InputCollector::InputCollector(std::int64_t samples, std::int64_t samples_of_expert)
+    : samples_(samples), samples_of_expert_(samples_of_expert) {
+  TARE_CHECK(samples > 0 && samples_of_expert > 0);
+}
 
 std::function<void(std::string_view, std::span<const float>, std::int64_t)>
 InputCollector::Observer() {
@@ -46,6 +61,7 @@ void InputCollector::See(std::string_view name, std::span<const float> x, std::i
   }
   InputStatistics& seen = found->second;
   const auto width = static_cast<std::size_t>(cols);
+  const std::int64_t most = name.ends_with(']') ? samples_of_expert_ : samples_;
   for (std::size_t row = 0; row < x.size() / width; ++row) {
     const float* values = x.data() + row * width;
     for (std::size_t i = 0; i < width; ++i) {
@@ -53,7 +69,8 @@ void InputCollector::See(std::string_view name, std::span<const float> x, std::i
       seen.magnitude_sum[i] += std::fabs(value);
       seen.square_sum[i] += value * value;
     }
-    if (seen.rows % every_ == 0) {
+    if (seen.rows % seen.every == 0 && seen.sample_rows == most) Thin(seen);
+    if (seen.rows % seen.every == 0) {
       seen.sample.insert(seen.sample.end(), values, values + width);
       ++seen.sample_rows;
     }

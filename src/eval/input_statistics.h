@@ -2,7 +2,8 @@
 // and square of every input, and a sample of whole inputs.
 //
 // Give Observer() to LoadOptions::observe, let the model read, then Stop. Matrices that are
-// computed as one (q, k and v) are known by their names joined with '+'. Thread safety: none.
+// computed as one (q, k and v) are known by their names joined with '+', experts by their number
+// behind that, "[3]". Thread safety: none.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ struct InputStatistics {
   std::int64_t rows = 0;              // inputs seen
   std::vector<double> magnitude_sum;  // [cols]
   std::vector<double> square_sum;     // [cols]
-  std::vector<float> sample;          // [sample_rows, cols], evenly over the text
+  std::vector<float> sample;          // [sample_rows, cols]: every `every`-th input from the first
   std::int64_t sample_rows = 0;
+  std::int64_t every = 1;
 
   std::vector<float> MeanMagnitudes() const;
   std::vector<float> MeanSquares() const;
@@ -33,8 +35,9 @@ struct InputStatistics {
 
 class InputCollector {
  public:
-  // Of a text of `text_rows` tokens, about `sample_rows` inputs are kept.
-  InputCollector(std::int64_t text_rows, std::int64_t sample_rows);
+  // Whole inputs that are kept, evenly over what a matrix sees: at most that many, and at least
+  // half as many of a long text. Experts, of which there are hundreds in a layer, keep fewer each.
+  explicit InputCollector(std::int64_t samples, std::int64_t samples_of_expert);
 
   std::function<void(std::string_view name, std::span<const float> x, std::int64_t cols)>
   Observer();
@@ -46,7 +49,8 @@ class InputCollector {
  private:
   void See(std::string_view name, std::span<const float> x, std::int64_t cols);
 
-  std::int64_t every_ = 1;
+  std::int64_t samples_;
+  std::int64_t samples_of_expert_;
   bool stopped_ = false;
   std::map<std::string, InputStatistics, std::less<>> matrices_;
 };

@@ -11,7 +11,8 @@
 namespace tare::eval {
 
 // Whole inputs kept for each matrix to measure errors on, and tokens read at a time.
-inline constexpr std::int64_t kSampledInputs = 256;
+inline constexpr std::int64_t kSampledInputs = 384;
+inline constexpr std::int64_t kSampledInputsOfExpert = 48;
 inline constexpr int kCalibrationWindow = 512;
 
 // All layers' matrices; `inputs` null: plain rounding. Progress in [0, 1] after every layer.

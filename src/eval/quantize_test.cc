@@ -106,13 +106,28 @@ TEST(CodedMatrix, ImportanceDecidesWhichErrorIsAccepted) {
             0.5 * miss(RoundMatrix(weights, 1, 128, rule, {}, pool)));
 }
 
+// Whole groups of 32 need inputs a little wider than some tiny models have them: only their logits,
+// which are not asked for here, are known for the other widths.
+void Widen(TinyModel& tiny, const char* key, std::string_view part) {
+  constexpr std::int64_t kWidth = 64;
+  if (tiny.config.value(key, nlohmann::json()).is_null() || tiny.config[key] == 32) return;
+  const std::int64_t had = tiny.config[key];
+  tiny.config[key] = kWidth;
+  for (auto& [name, shape] : tiny.tensors) {
+    if (name.find(part) != std::string::npos) std::ranges::replace(shape, had, kWidth);
+  }
+}
+
+// Those of dense layers and grouped-query attention, or those with experts.
 std::vector<TinyModel> TinyModels(bool dense) {
   std::vector<TinyModel> models = ReadTinyModels();
   std::erase_if(models, [&](const TinyModel& tiny) {
-    const bool plain =
-        !tiny.config.contains("num_experts") && !tiny.config.contains("kv_lora_rank");
-    return plain != dense;
+    return tiny.config.contains("num_experts_per_tok") == dense;
   });
+  for (TinyModel& tiny : models) {
+    Widen(tiny, "moe_intermediate_size", ".experts.");
+    Widen(tiny, "q_lora_rank", "self_attn.q_");
+  }
   return models;
 }
 
@@ -149,14 +164,26 @@ class QuantizeTest : public testing::Test {
     return RunTokens(**model, {tokens.begin(), tokens.end()}, 512);
   }
 
+  // The largest difference of any position's logits, or for a mixture of its median position's:
+  // where rounding turns the choice of experts, one position's logits jump.
+  static float Loss(const std::vector<std::vector<float>>& logits,
+                    const std::vector<std::vector<float>>& original, bool mixture) {
+    std::vector<float> differences;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      differences.push_back(model::MaxDifference(logits[i], original[i]));
+    }
+    std::ranges::sort(differences);
+    return mixture ? differences[differences.size() / 2] : differences.back();
+  }
+
   // Rounds `source` both ways, writes it, and holds the written model against the one in memory.
   void RoundTrip(const std::filesystem::path& source, const TinyModel& tiny,
                  const RoundingRule& rule, bool aware, float allowed) {
     const auto checkpoint = model::OpenCheckpoint(source);
     ASSERT_TRUE(checkpoint) << checkpoint.error().message;
     ASSERT_TRUE(CheckQuantizable(**checkpoint, rule));
-    const auto& tokens = tiny.cases[0].tokens;
-    InputCollector inputs(static_cast<std::int64_t>(tokens.size()), 64);
+    const auto& tokens = tiny.cases[1].tokens;
+    InputCollector inputs(64, 64);
     auto reference = model::LoadModel(
         **checkpoint,
         {.dtype = kernels::WeightType::kF32, .pool = &pool_, .observe = inputs.Observer()});
@@ -181,8 +208,9 @@ class QuantizeTest : public testing::Test {
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_LE(model::MaxDifference(logits[i], expected[i]), allowed) << "position " << i;
       EXPECT_GT(model::MaxDifference(logits[i], original[i]), 0.0f);
-      EXPECT_LT(model::MaxDifference(logits[i], original[i]), rule.bits == 8 ? 0.2f : 2.5f);
     }
+    const bool mixture = (*checkpoint)->config().experts.has_value();
+    EXPECT_LT(Loss(logits, original, mixture), rule.bits == 8 ? 0.2f : 2.5f);
   }
 
   std::filesystem::path dir_;
@@ -212,14 +240,93 @@ TEST_F(QuantizeTest, WrittenGgufFilesComputeWhatWasMeasured) {
   RoundTrip(source, models.front(), {8, 128, false}, false, 0.0f);
 }
 
+TEST_F(QuantizeTest, MixturesAsFoldersComputeWhatWasMeasured) {
+  for (const TinyModel& tiny : TinyModels(/*dense=*/false)) {
+    SCOPED_TRACE(tiny.name);
+    const auto source = WriteFolder(tiny);
+    RoundTrip(source, tiny, {4, 32, true}, true, 0.0f);
+    const auto config = ReadFile(dir_ / "out/config.json");
+    ASSERT_TRUE(config);
+    const json kept = json::parse(*config)["quantization_config"]["modules_to_not_convert"];
+    EXPECT_EQ(kept[1], "mlp.gate");
+    RoundTrip(source, tiny, {8, 32, false}, false, 0.0f);
+  }
+}
+
+// Experts are one tensor there.
+TEST_F(QuantizeTest, MixturesAsGgufComputeWhatWasMeasured) {
+  for (const TinyModel& tiny : TinyModels(/*dense=*/false)) {
+    SCOPED_TRACE(tiny.name);
+    if (tiny.name == "kimi_k2") continue;  // GGUF has deepseek_v3 for both
+    const auto source = dir_ / (tiny.name + ".gguf");
+    ASSERT_TRUE(WriteFileAtomic(source, model::TinyGguf(tiny)));
+    RoundTrip(source, tiny, {4, 32, true}, true, 2e-2f);  // minima are halves
+    RoundTrip(source, tiny, {8, 32, false}, true, 0.0f);
+  }
+}
+
+TEST_F(QuantizeTest, ExpertsThatFewTokensReachAreRoundedPlainlyAndCounted) {
+  const TinyModel tiny = TinyModels(/*dense=*/false).front();
+  const auto checkpoint = model::OpenCheckpoint(WriteFolder(tiny));
+  ASSERT_TRUE(checkpoint);
+  InputCollector inputs(64, 64);
+  auto reference = model::LoadModel(
+      **checkpoint,
+      {.dtype = kernels::WeightType::kF32, .pool = &pool_, .observe = inputs.Observer()});
+  ASSERT_TRUE(reference);
+  ASSERT_TRUE(ReadInWindows(**reference, tiny.cases[1].tokens, 64, {}));
+  const RoundingRule rule{4, 32, true};
+  const auto plain = QuantizeModel(**checkpoint, rule, nullptr, pool_, {});
+  const auto aware = QuantizeModel(**checkpoint, rule, &inputs, pool_, {});
+  ASSERT_TRUE(plain && aware);
+  EXPECT_EQ(plain->experts, 16);
+  EXPECT_EQ(plain->experts_unsearched, 0) << "nothing was searched";
+  int few = 0;
+  for (int layer = 0; layer < 2; ++layer) {
+    std::int64_t reached = 0;
+    for (int expert = 0; expert < 8; ++expert) {
+      const auto* seen = inputs.Find(fmt::format("blk.{}.ffn_down_exps.weight[{}]", layer, expert));
+      const std::int64_t rows = seen == nullptr ? 0 : seen->rows;
+      reached += rows;
+      const std::string down = fmt::format("blk.{}.ffn_down.{}.weight", layer, expert);
+      const bool same = plain->matrices.at(down).codes == aware->matrices.at(down).codes;
+      EXPECT_EQ(same, rows < kLeastExpertInputs) << down << " after " << rows;
+      few += rows < kLeastExpertInputs;
+    }
+    EXPECT_EQ(reached, 3 * 40) << "three experts a token";
+  }
+  EXPECT_EQ(aware->experts_unsearched, few);
+  EXPECT_GT(few, 0);
+  EXPECT_LT(few, 16);
+}
+
+TEST(InputCollector, KeepsEvenlySpreadInputsOfTextsOfAnyLength) {
+  InputCollector inputs(4, 2);
+  const auto see = inputs.Observer();
+  for (float row = 0; row < 11; ++row) {
+    see("w", std::vector<float>{row, -row}, 2);
+    see("w[0]", std::vector<float>{row, -row}, 2);
+  }
+  const InputStatistics& seen = *inputs.Find("w");
+  EXPECT_EQ(seen.rows, 11);
+  EXPECT_EQ(seen.sample, (std::vector<float>{0, 0, 4, -4, 8, -8}));
+  EXPECT_EQ(seen.MeanMagnitudes(), (std::vector<float>{5, 5}));
+  EXPECT_EQ(inputs.Find("w[0]")->sample, (std::vector<float>{0, 0, 8, -8}));
+  inputs.Stop();
+  see("w", std::vector<float>{1, 1}, 2);
+  EXPECT_EQ(seen.rows, 11);
+}
+
 // Scales go into one matrix and out of another: without rounding, nothing changes.
 TEST_F(QuantizeTest, ScalingAloneKeepsTheFunction) {
-  for (const TinyModel& tiny : TinyModels(/*dense=*/true)) {
+  std::vector<TinyModel> models = TinyModels(/*dense=*/true);
+  for (TinyModel& tiny : TinyModels(/*dense=*/false)) models.push_back(std::move(tiny));
+  for (const TinyModel& tiny : models) {
     const auto source = WriteFolder(tiny);
     const auto checkpoint = model::OpenCheckpoint(source);
     ASSERT_TRUE(checkpoint);
-    const auto& tokens = tiny.cases[0].tokens;
-    InputCollector inputs(static_cast<std::int64_t>(tokens.size()), 64);
+    const auto& tokens = tiny.cases[1].tokens;
+    InputCollector inputs(64, 64);
     auto reference = model::LoadModel(
         **checkpoint,
         {.dtype = kernels::WeightType::kF32, .pool = &pool_, .observe = inputs.Observer()});
@@ -232,12 +339,13 @@ TEST_F(QuantizeTest, ScalingAloneKeepsTheFunction) {
     const auto rounded = MakeQuantizedCheckpoint(**checkpoint, *tensors);
     const auto expected = Logits(**checkpoint, tokens);
     const auto logits = Logits(*rounded, tokens);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_LT(model::MaxDifference(logits[i], expected[i]), 0.2f) << tiny.name;
-    }
-    EXPECT_NE(tensors->vectors.at("blk.0.ffn_norm.weight"),
-              model::TinyWeights("model.layers.0.post_attention_layernorm.weight",
-                                 std::vector<std::int64_t>{tiny.config["hidden_size"]}));
+    EXPECT_LT(Loss(logits, expected, (*checkpoint)->config().experts.has_value()), 0.2f)
+        << tiny.name;
+    const bool moved = std::ranges::any_of(tensors->scaled, [&](const auto& entry) {
+      const std::string name = (*checkpoint)->Find(entry.first)->name;
+      return entry.second != model::TinyWeights(name, tiny.tensors.at(name));
+    });
+    EXPECT_TRUE(moved) << tiny.name;
   }
 }
 
@@ -254,19 +362,6 @@ TEST_F(QuantizeTest, RefusesWhatItCannotRound) {
               HasSubstr("no multiple of 128"));
   EXPECT_THAT(error(CheckOutput(source, dir_, **checkpoint, {4, 32, true})),
               HasSubstr("exists already"));
-}
-
-// Their experts and latent projections have no folding of scales yet: said by name, not left half.
-TEST_F(QuantizeTest, MixturesAndLatentAttentionAreRefusedByName) {
-  const auto models = TinyModels(/*dense=*/false);
-  ASSERT_FALSE(models.empty());
-  for (const TinyModel& tiny : models) {
-    const auto checkpoint = model::OpenCheckpoint(WriteFolder(tiny));
-    ASSERT_TRUE(checkpoint);
-    const Status status = CheckQuantizable(**checkpoint, {4, 32, false});
-    ASSERT_FALSE(status) << tiny.name;
-    EXPECT_THAT(status.error().message, HasSubstr((*checkpoint)->config().family));
-  }
 }
 
 TEST(SampleTexts, ShareNoSentence) {

@@ -45,11 +45,12 @@ class QuantizedCheckpoint : public model::Checkpoint {
       const StoredType type = found->second.stored_type();
       return TensorForm{type, kernels::NaturalType(type), found->second.rows, found->second.cols};
     }
-    if (const auto found = tensors_.vectors.find(name); found != tensors_.vectors.end()) {
-      return TensorForm{StoredType::kF32, kernels::WeightType::kF32, 1,
-                        static_cast<std::int64_t>(found->second.size())};
+    TARE_TRY(TensorForm form, base_.Form(name));
+    if (tensors_.scaled.contains(name)) {
+      form.type = StoredType::kF32;
+      form.natural = kernels::WeightType::kF32;
     }
-    return base_.Form(name);
+    return form;
   }
 
   Result<TensorValues> Values(std::string_view name, ThreadPool& pool) const override {
@@ -57,10 +58,10 @@ class QuantizedCheckpoint : public model::Checkpoint {
       const CodedMatrix& matrix = found->second;
       return Keep(matrix.stored_type(), matrix.rows, matrix.cols, matrix.Blocks());
     }
-    if (const auto found = tensors_.vectors.find(name); found != tensors_.vectors.end()) {
+    if (const auto found = tensors_.scaled.find(name); found != tensors_.scaled.end()) {
+      TARE_TRY(const TensorForm form, base_.Form(name));
       const auto bytes = std::as_bytes(std::span(found->second));
-      return TensorValues{
-          {StoredType::kF32, 1, static_cast<std::int64_t>(found->second.size()), bytes}, nullptr};
+      return TensorValues{{StoredType::kF32, form.rows, form.cols, bytes}, nullptr};
     }
     return base_.Values(name, pool);
   }

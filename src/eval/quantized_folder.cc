@@ -11,6 +11,7 @@ namespace tare::eval {
 namespace {
 
 using kernels::StoredType;
+using model::Checkpoint;
 using model::SafetensorsEntry;
 using nlohmann::json;
 
@@ -100,10 +101,35 @@ std::vector<Part> PackedParts(const std::string& stem, const CodedMatrix& m, boo
   return parts;
 }
 
-json QuantizationConfig(const RoundingRule& rule, bool awq) {
+// Ends of the names of linear layers that keep their numbers, as programs that read the config want
+// them: "lm_head", "mlp.gate", "self_attn.kv_b_proj".
+std::vector<std::string> KeptModules(const Checkpoint& checkpoint) {
+  std::vector<std::string> ends = {"lm_head"};
+  for (const char* part : {"ffn_gate_inp", "attn_kv_b"}) {
+    const int last = checkpoint.config().layers - 1;
+    const std::string name = fmt::format("blk.{}.{}.weight", last, part);
+    if (!checkpoint.Find(name)) continue;
+    const std::string full = checkpoint.FileName(name);
+    const std::string before = fmt::format("model.layers.{}.", last);
+    if (!full.starts_with(before)) continue;
+    ends.push_back(full.substr(before.size(), full.rfind('.') - before.size()));
+  }
+  return ends;
+}
+
+json QuantizationConfig(const RoundingRule& rule, bool awq, const std::vector<std::string>& kept) {
   if (awq) {
-    return {{"quant_method", "awq"}, {"bits", 4},         {"group_size", rule.group},
-            {"zero_point", true},    {"version", "gemm"}, {"modules_to_not_convert", nullptr}};
+    json config = {{"quant_method", "awq"},    {"bits", 4},
+                   {"group_size", rule.group}, {"zero_point", true},
+                   {"version", "gemm"},        {"modules_to_not_convert", nullptr}};
+    if (kept.size() > 1) config["modules_to_not_convert"] = kept;
+    return config;
+  }
+  json ignore = json::array();
+  for (const std::string& end : kept) {
+    std::string pattern = "re:.*";  // matched from the beginning of a module's full name
+    for (const char c : end) pattern += c == '.' ? "[.]" : std::string(1, c);
+    ignore.push_back(end == "lm_head" ? end : pattern + "$");
   }
   const json weights = {{"num_bits", rule.bits},         {"type", "int"},
                         {"symmetric", !rule.zero_point}, {"strategy", "group"},
@@ -117,7 +143,7 @@ json QuantizationConfig(const RoundingRule& rule, bool awq) {
               {"weights", weights},
               {"input_activations", nullptr},
               {"output_activations", nullptr}}}}},
-          {"ignore", {"lm_head"}}};
+          {"ignore", std::move(ignore)}};
 }
 
 // Tokenizer, templates and the like; never weights.
@@ -158,7 +184,7 @@ Result<const char*> PlainType(StoredType type, const std::string& name) {
 }  // namespace
 
 Status WriteQuantizedFolder(const std::filesystem::path& source, const std::filesystem::path& out,
-                            const model::Checkpoint& checkpoint, const QuantizedTensors& tensors,
+                            const Checkpoint& checkpoint, const QuantizedTensors& tensors,
                             const RoundingRule& rule, bool awq, ThreadPool& pool) {
   // Calls use(parts) for every tensor of the source, in one order; values only when asked for.
   const auto visit = [&](bool values, auto use) -> Status {
@@ -168,9 +194,9 @@ Status WriteQuantizedFolder(const std::filesystem::path& source, const std::file
         const std::string stem = stored->name.substr(0, stored->name.rfind('.'));
         TARE_RETURN_IF_ERROR(use(awq ? AwqParts(stem, found->second, values)
                                      : PackedParts(stem, found->second, values)));
-      } else if (const auto vector = tensors.vectors.find(name); vector != tensors.vectors.end()) {
+      } else if (const auto scaled = tensors.scaled.find(name); scaled != tensors.scaled.end()) {
         std::vector<Part> parts = {{{stored->name, "F32", stored->shape}, {}}};
-        if (values) parts[0].bytes = Bytes(vector->second);
+        if (values) parts[0].bytes = Bytes(scaled->second);
         TARE_RETURN_IF_ERROR(use(std::move(parts)));
       } else {
         TARE_TRY(const auto kept, checkpoint.Values(name, pool));
@@ -192,7 +218,7 @@ Status WriteQuantizedFolder(const std::filesystem::path& source, const std::file
   }));
   TARE_TRY(const std::string text, ReadFile(source / "config.json"));
   json config = json::parse(text, nullptr, false);
-  config["quantization_config"] = QuantizationConfig(rule, awq);
+  config["quantization_config"] = QuantizationConfig(rule, awq, KeptModules(checkpoint));
   if (awq) config["torch_dtype"] = "float16";  // what AutoAWQ's kernels compute in
 
   std::error_code code;

@@ -91,7 +91,7 @@ Status WriteQuantizedGguf(const std::filesystem::path& source, const std::filesy
     Put(head, static_cast<std::uint32_t>(tensor.rank));
     for (int i = 0; i < tensor.rank; ++i) Put(head, tensor.dims[static_cast<std::size_t>(i)]);
     const bool rounded = tensors.matrices.contains(tensor.name);
-    const bool scaled = tensors.vectors.contains(tensor.name);
+    const bool scaled = tensors.scaled.contains(tensor.name);
     Put(head, rounded ? kind.type : scaled ? kF32 : tensor.type->id);
     Put(head, offset);
     std::uint64_t size = tensor.data.size();
@@ -114,9 +114,9 @@ Status WriteQuantizedGguf(const std::filesystem::path& source, const std::filesy
     if (const auto matrix = tensors.matrices.find(tensor.name); matrix != tensors.matrices.end()) {
       const std::string blocks = Blocks(matrix->second);
       TARE_RETURN_IF_ERROR(write(std::as_bytes(std::span(blocks))));
-    } else if (const auto vector = tensors.vectors.find(tensor.name);
-               vector != tensors.vectors.end()) {
-      TARE_RETURN_IF_ERROR(write(std::as_bytes(std::span(vector->second))));
+    } else if (const auto values = tensors.scaled.find(tensor.name);
+               values != tensors.scaled.end()) {
+      TARE_RETURN_IF_ERROR(write(std::as_bytes(std::span(values->second))));
     } else {
       TARE_RETURN_IF_ERROR(write(tensor.data));
     }

@@ -41,8 +41,11 @@ struct LoadOptions {
   const PackedCacheReader* packed = nullptr;
   PackedCacheWriter* keep = nullptr;
   // Sees every input of every linear layer while the model computes, by the matrix's name; matrices
-  // computed as one have theirs joined with '+'. Empty: nothing is observed. x: [rows, cols].
-  std::function<void(std::string_view name, std::span<const float> x, std::int64_t cols)> observe;
+  // computed as one have theirs joined with '+', experts their number behind it, "[3]". Empty:
+  // nothing is observed. x: [rows, cols].
+  using Observer =
+      std::function<void(std::string_view name, std::span<const float> x, std::int64_t cols)>;
+  Observer observe;
   // Called between matrices from the loading thread: share done in [0, 1], what comes next.
   std::function<void(double fraction, std::string_view what)> progress;
 };

@@ -30,24 +30,22 @@ class MixtureOfExperts : public FeedForwardBlock {
     float* gate_up = ws.gate_up.Get(places * 2 * size);
     float* down = ws.down.Get(places * hidden_);
 
+    const auto input = [&](std::size_t group, std::int64_t row, float*) {
+      const auto place = static_cast<std::size_t>(ws.first_place[group] + row);
+      return x + static_cast<std::size_t>(ws.sorted_row[place]) * hidden_;
+    };
+    const auto activated = [&](std::size_t group, std::int64_t row, float* scratch) {
+      const auto place = static_cast<std::size_t>(ws.first_place[group] + row);
+      const float* gate = gate_up + place * 2 * size;
+      kernels::SiluMultiplyRow(gate, gate + size, config_.intermediate, scratch);
+      return static_cast<const float*>(scratch);
+    };
     SetGroups(ws, gate_up_, gate_up, 2 * size);
-    step.workspace.grouped.Run(
-        ws.groups,
-        [&](std::size_t group, std::int64_t row, float*) {
-          const auto place = static_cast<std::size_t>(ws.first_place[group] + row);
-          return x + static_cast<std::size_t>(ws.sorted_row[place]) * hidden_;
-        },
-        step.pool);
+    if (see_) Show(ws, gate_up_name_, hidden_, input);
+    step.workspace.grouped.Run(ws.groups, input, step.pool);
     SetGroups(ws, down_, down, hidden_);
-    step.workspace.grouped.Run(
-        ws.groups,
-        [&](std::size_t group, std::int64_t row, float* scratch) {
-          const auto place = static_cast<std::size_t>(ws.first_place[group] + row);
-          const float* gate = gate_up + place * 2 * size;
-          kernels::SiluMultiplyRow(gate, gate + size, config_.intermediate, scratch);
-          return static_cast<const float*>(scratch);
-        },
-        step.pool);
+    if (see_) Show(ws, down_name_, size, activated);
+    step.workspace.grouped.Run(ws.groups, activated, step.pool);
     kernels::WeightedSum(down, static_cast<std::int64_t>(hidden_), ws.places, ws.weights,
                          config_.chosen, shared_ != nullptr, out, step.pool);
   }
@@ -87,6 +85,9 @@ class MixtureOfExperts : public FeedForwardBlock {
     const MatrixSetPart down[] = {part("ffn_down", config.hidden)};
     TARE_TRY(block->gate_up_, weights.Set(gate_up, experts.count, config.hidden));
     TARE_TRY(block->down_, weights.Set(down, experts.count, experts.intermediate));
+    block->see_ = weights.observer();
+    block->gate_up_name_ = gate_up[0].stacked + "+" + gate_up[1].stacked;
+    block->down_name_ = down[0].stacked;
     if (experts.shared_intermediate > 0) {
       TARE_TRY(block->shared_, LoadSharedExpert(weights, config, layer));
     }
@@ -149,6 +150,26 @@ class MixtureOfExperts : public FeedForwardBlock {
     }
   }
 
+  // Tells the observer of every expert's inputs, which `source` gives as GroupedMatMul wants them.
+  template <typename Source>
+  void Show(const ExpertWorkspace& ws, const std::string& name, std::size_t width,
+            const Source& source) const {
+    std::vector<float> rows;
+    std::size_t group = 0;
+    for (std::size_t expert = 0; expert < ws.counts.size(); ++expert) {
+      const auto count = static_cast<std::size_t>(ws.counts[expert]);
+      if (count == 0) continue;
+      rows.resize(count * width);
+      for (std::size_t row = 0; row < count; ++row) {
+        float* to = rows.data() + row * width;
+        const float* from = source(group, static_cast<std::int64_t>(row), to);
+        if (from != to) std::copy_n(from, width, to);
+      }
+      see_(fmt::format("{}[{}]", name, expert), rows, static_cast<std::int64_t>(width));
+      ++group;
+    }
+  }
+
   void Note(ExpertWorkspace& ws) const {
     ExpertUse& use = ws.use;
     const std::size_t at = static_cast<std::size_t>(index_) * ws.counts.size();
@@ -169,6 +190,8 @@ class MixtureOfExperts : public FeedForwardBlock {
   std::vector<kernels::PackedMatrix> gate_up_;  // [experts]
   std::vector<kernels::PackedMatrix> down_;
   std::unique_ptr<FeedForwardBlock> shared_;  // or null
+  LoadOptions::Observer see_;                 // mostly empty
+  std::string gate_up_name_, down_name_;      // what it is told
 };
 
 }  // namespace

@@ -247,6 +247,7 @@ Result<std::vector<kernels::PackedMatrix>> WeightLoader::Set(std::span<const Mat
              PackRows(fmt::format("{}[{}]", name, i), type, pieces[i], role));
     packed.push_back(std::move(matrix));
   }
+  stacked_.clear();
   return packed;
 }
 
@@ -256,16 +257,20 @@ Result<kernels::PackedMatrix> WeightLoader::Derived(const std::string& name, Wei
   return PackRows(name, type, {&piece, 1}, MatrixRole::kLatent);
 }
 
-Result<TensorValues> WeightLoader::ValuesOf(const Piece& piece) const {
+Result<TensorValues> WeightLoader::ValuesOf(const Piece& piece) {
   if (piece.tensor.empty()) return TensorValues{piece.given, nullptr};
-  TARE_TRY(TensorValues values, checkpoint_.Values(piece.tensor, *options_.pool));
-  if (piece.slice >= 0) {
-    TensorView& view = values.view;
-    const std::size_t bytes =
-        static_cast<std::size_t>(piece.form.rows) * kernels::RowSize(view.type, view.cols);
-    view.rows = piece.form.rows;
-    view.data = view.data.subspan(static_cast<std::size_t>(piece.slice) * bytes, bytes);
+  if (piece.slice < 0) return checkpoint_.Values(piece.tensor, *options_.pool);
+  auto whole = stacked_.find(piece.tensor);
+  if (whole == stacked_.end()) {  // decoded once for all slices
+    TARE_TRY(TensorValues values, checkpoint_.Values(piece.tensor, *options_.pool));
+    whole = stacked_.emplace(piece.tensor, std::move(values)).first;
   }
+  TensorValues values = whole->second;
+  TensorView& view = values.view;
+  const std::size_t bytes =
+      static_cast<std::size_t>(piece.form.rows) * kernels::RowSize(view.type, view.cols);
+  view.rows = piece.form.rows;
+  view.data = view.data.subspan(static_cast<std::size_t>(piece.slice) * bytes, bytes);
   return values;
 }
 

@@ -78,6 +78,8 @@ class WeightLoader {
                                         const kernels::TensorView& view);
 
   std::optional<kernels::WeightType> dtype() const { return options_.dtype; }
+  // For blocks that multiply without MatMul, which tells observers by itself; mostly empty.
+  const LoadOptions::Observer& observer() const { return options_.observe; }
   // The type most of the layers' matrices (by bytes) were packed as.
   kernels::WeightType layer_type() const;
   // An error when tensors were left over: computing without them would be wrong.
@@ -99,7 +101,7 @@ class WeightLoader {
   Result<TensorForm> TakeSet(std::string_view name, int count, std::int64_t rows,
                              std::int64_t cols);
   void Took(std::string_view name, std::uint64_t bytes);
-  Result<TensorValues> ValuesOf(const Piece& piece) const;
+  Result<TensorValues> ValuesOf(const Piece& piece);
   // Packs the pieces' rows one after the other.
   Result<kernels::PackedMatrix> PackRows(const std::string& name, kernels::WeightType type,
                                          std::span<const Piece> pieces, MatrixRole role);
@@ -110,6 +112,7 @@ class WeightLoader {
   const Checkpoint& checkpoint_;
   const LoadOptions& options_;
   std::set<std::string, std::less<>> taken_;
+  std::map<std::string, TensorValues> stacked_;  // while Set takes slices of them
   std::map<kernels::WeightType, std::size_t> layer_bytes_;
   std::uint64_t total_bytes_ = 0;
   std::uint64_t done_bytes_ = 0;

@@ -29,10 +29,6 @@ constexpr auto kWriteDelay = std::chrono::milliseconds(20);
 // A crash may leave this share (one in a hundred) of a limit unused.
 constexpr std::int64_t kLeadShare = 100;
 constexpr auto kCheckpointEvery = std::chrono::seconds(5);
-// A lease that was not used for this long is given back.
-constexpr auto kGiveBackEvery = std::chrono::seconds(1);
-// How long a pool that could not be reached is left alone: a call waits for each try.
-constexpr auto kPoolPause = std::chrono::seconds(1);
 // Calls that need no lease may take what one brought before the call it was for.
 constexpr int kLeaseTries = 8;
 
@@ -154,7 +150,9 @@ struct QuotaLedger::Impl {
   std::unique_ptr<store::QuotaStore> store;
   std::unique_ptr<store::QuotaPool> pool;      // instead of a store
   std::map<UsageKey, store::UsageRow> unsent;  // guarded by mutex: what the pool does not know yet
-  std::chrono::steady_clock::time_point pool_try_again{};  // guarded by mutex
+  const Clock* clock = nullptr;
+  Nanos give_back_every{};
+  std::optional<Nanos> pool_try_again;  // guarded by mutex; absent: it has not failed
   std::atomic<std::uint64_t> failures{0};
   std::thread writer;
 
@@ -195,7 +193,7 @@ struct QuotaLedger::Impl {
     return asked;
   }
 
-  bool PoolPaused() const { return std::chrono::steady_clock::now() < pool_try_again; }
+  bool PoolPaused() const { return pool_try_again && clock->Now() < *pool_try_again; }
 
   // Leases what the call lacks. `leasing` is held, the mutex is not: only calls that need the pool
   // wait for it.
@@ -211,7 +209,7 @@ struct QuotaLedger::Impl {
     const auto taken = pool->Take(*asked);
     lock.lock();
     if (!taken) {
-      pool_try_again = std::chrono::steady_clock::now() + kPoolPause;
+      pool_try_again = clock->Now() + kPoolPause;
       Note(tl::unexpected(taken.error()));
       return Unreachable();
     }
@@ -291,7 +289,7 @@ struct QuotaLedger::Impl {
     std::unique_lock lock(mutex);
     bool last = false;
     do {
-      changed.wait_for(lock, kGiveBackEvery, [this] { return stopping; });
+      changed.wait_for(lock, give_back_every, [this] { return stopping; });
       last = stopping;
       GiveBack(lock, /*all=*/last);
       SendUsage(lock);
@@ -424,9 +422,12 @@ Result<std::shared_ptr<QuotaLedger>> QuotaLedger::Create(std::unique_ptr<store::
 }
 
 Result<std::shared_ptr<QuotaLedger>> QuotaLedger::CreateShared(
-    std::unique_ptr<store::QuotaPool> pool, WallClock now) {
+    std::unique_ptr<store::QuotaPool> pool, SharedOptions options) {
+  static const SteadyClock steady;
   auto impl = std::make_unique<Impl>();
-  impl->now = now != nullptr ? std::move(now) : [] { return system_clock::now(); };
+  impl->now = options.now != nullptr ? std::move(options.now) : [] { return system_clock::now(); };
+  impl->clock = options.clock != nullptr ? options.clock : &steady;
+  impl->give_back_every = options.give_back_every;
   impl->pool = std::move(pool);
   impl->writer = std::thread([ledger = impl.get()] { ledger->PoolLoop(); });
   std::shared_ptr<QuotaLedger> ledger(new QuotaLedger(std::move(impl)));

@@ -12,7 +12,7 @@
 // With a pool (store/quota_pool.h) several gateways share the budgets: each leases parts of them,
 // counts against its lease, and gives back within seconds what it does not need. When the pool
 // cannot be reached, calls of tenants with limits beyond the lease are refused as unavailable, and
-// the pool is left alone for a second at a time.
+// the pool is left alone for a second at a time (kPoolPause).
 //
 // Thread safety: all methods may be called from any thread. No call waits for the pool but those
 // that say so, also not while another does.
@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/types.h"
 #include "gateway/access.h"
@@ -58,12 +59,20 @@ struct RefusalCount {
 class QuotaLedger {
  public:
   using WallClock = std::function<std::chrono::system_clock::time_point()>;
+  // How long a pool that could not be reached is left alone: a call waits for each try.
+  static constexpr Nanos kPoolPause = std::chrono::seconds(1);
+
+  struct SharedOptions {
+    WallClock now;                                    // null: the system's clock
+    const Clock* clock = nullptr;                     // for kPoolPause; null: a SteadyClock
+    Nanos give_back_every = std::chrono::seconds(1);  // leases that were not used for this long
+  };
 
   // Without a store nothing outlives the process. `now` null: the system's clock.
   static Result<std::shared_ptr<QuotaLedger>> Create(std::unique_ptr<store::QuotaStore> store,
                                                      WallClock now = nullptr);
   static Result<std::shared_ptr<QuotaLedger>> CreateShared(std::unique_ptr<store::QuotaPool> pool,
-                                                           WallClock now = nullptr);
+                                                           SharedOptions options);
   ~QuotaLedger();
 
   // A call's hold on its tenant's budget. Destroying it unsettled gives everything back.

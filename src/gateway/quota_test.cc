@@ -269,12 +269,20 @@ class FakePool final : public store::QuotaPool {
   const std::shared_ptr<State> state_;
 };
 
+// A ledger whose pauses and give-backs do not depend on how long the test takes: the clock stands
+// and leases are given back at the end.
+std::shared_ptr<QuotaLedger> Shared(const std::shared_ptr<FakePool::State>& state,
+                                    const ManualClock& clock) {
+  return *QuotaLedger::CreateShared(std::make_unique<FakePool>(state),
+                                    {[] { return kNow; }, &clock, std::chrono::hours(1)});
+}
+
 TEST(SharedQuota, ALeaseServesManyCallsAndTheRestGoesBack) {
   const auto state = std::make_shared<FakePool::State>();
   const TenantLimits limits{.requests_per_minute = 1000};
   {
-    const auto ledger =
-        *QuotaLedger::CreateShared(std::make_unique<FakePool>(state), [] { return kNow; });
+    const ManualClock clock;
+    const auto ledger = Shared(state, clock);
     for (int i = 0; i < 25; ++i) {
       auto held = ledger->Reserve(Request(limits));
       ASSERT_TRUE(held);
@@ -291,8 +299,8 @@ TEST(SharedQuota, ALeaseServesManyCallsAndTheRestGoesBack) {
 
 TEST(SharedQuota, WithoutThePoolOnlyTheLeaseIsServed) {
   const auto state = std::make_shared<FakePool::State>();
-  const auto ledger =
-      *QuotaLedger::CreateShared(std::make_unique<FakePool>(state), [] { return kNow; });
+  ManualClock clock;
+  const auto ledger = Shared(state, clock);
   const TenantLimits limits{.requests_per_minute = 200};  // leases of two
   auto first = ledger->Reserve(Request(limits));
   ASSERT_TRUE(first);
@@ -313,12 +321,16 @@ TEST(SharedQuota, WithoutThePoolOnlyTheLeaseIsServed) {
   EXPECT_TRUE(ledger->Reserve(Request({}))) << "tenants without limits need no lease";
   second->Release();
   EXPECT_TRUE(ledger->Reserve(Request(limits))) << "what was given back is there again";
+  clock.Advance(QuotaLedger::kPoolPause);
+  auto third = ledger->Reserve(Request(limits));
+  auto fourth = ledger->Reserve(Request(limits));
+  EXPECT_EQ(state->takes, 3) << "and then it is asked again";
 }
 
 TEST(SharedQuota, APoolThatHangsHoldsOnlyThoseWhoNeedIt) {
   const auto state = std::make_shared<FakePool::State>();
-  const auto ledger =
-      *QuotaLedger::CreateShared(std::make_unique<FakePool>(state), [] { return kNow; });
+  ManualClock clock;
+  const auto ledger = Shared(state, clock);
   const TenantLimits limits{.requests_per_minute = 300};  // leases of three
   auto first = ledger->Reserve(Request(limits));
   ASSERT_TRUE(first);
@@ -363,6 +375,12 @@ TEST(SharedQuota, APoolThatHangsHoldsOnlyThoseWhoNeedIt) {
   EXPECT_EQ(refusals[0].limit, "store");
   EXPECT_EQ(refusals[0].tenant, "other");
   EXPECT_EQ(refusals[0].count, 3u);
+  {
+    std::lock_guard lock(state->mutex);
+    state->down = false;
+  }
+  clock.Advance(QuotaLedger::kPoolPause);
+  EXPECT_TRUE(ledger->Reserve(other)) << "then it is asked again";
 }
 
 // Two gateways with 32 clients each on one real PostgreSQL server, on a budget for 1,000 calls.
@@ -377,7 +395,7 @@ TEST(SharedQuota, ABudgetIsExactOverTwoGateways) {
   for (int i = 0; i < kGateways; ++i) {
     auto pool = store::PostgresQuotaPool::Open(server->Url());
     ASSERT_TRUE(pool) << pool.error().message;
-    gateways.push_back(*QuotaLedger::CreateShared(std::move(*pool), [] { return kNow; }));
+    gateways.push_back(*QuotaLedger::CreateShared(std::move(*pool), {[] { return kNow; }}));
   }
   std::atomic<int> served{0}, refused{0};
   std::vector<std::thread> clients;

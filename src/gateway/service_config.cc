@@ -102,7 +102,7 @@ Result<std::shared_ptr<QuotaLedger>> OpenLedger(const std::filesystem::path& fil
   if (file.empty()) return QuotaLedger::Create(nullptr);
   if (store::IsPostgresUrl(file.string())) {
     TARE_TRY(auto pool, store::PostgresQuotaPool::Open(file.string()));
-    return QuotaLedger::CreateShared(std::move(pool));
+    return QuotaLedger::CreateShared(std::move(pool), {});
   }
   TARE_TRY(store::QuotaStore store, store::QuotaStore::Open(file));
   return QuotaLedger::Create(std::make_unique<store::QuotaStore>(std::move(store)));

@@ -1,12 +1,15 @@
 #include "store/quota_pool.h"
 
+#include <fmt/format.h>
 #include <libpq-fe.h>
 #include <poll.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -16,11 +19,12 @@ namespace tare::store {
 
 namespace {
 
-// A gateway's calls wait for a lease: a database that does not answer must not hold them long.
+using Clock = std::chrono::steady_clock;
+
+// The server's own limits, shorter than a call's patience: what nobody waits for any more must not
+// hold the tenant's row.
 constexpr const char* kPatienceMs = "2000";
 constexpr const char* kStatementOptions = "-c statement_timeout=2000 -c lock_timeout=2000";
-constexpr const char* kConnectSeconds = "2";
-constexpr std::chrono::seconds kAnswerPatience{3};  // after the server's own have passed
 constexpr int kTries = 4;
 
 // Several gateways may start at once: CREATE ... IF NOT EXISTS alone would let them collide.
@@ -76,8 +80,15 @@ constexpr const char* kGiveBack = R"(
     minute_tokens = minute_tokens - CASE WHEN minute = $2 THEN $5::bigint ELSE 0 END,
     month_nano_usd = month_nano_usd - CASE WHEN month = $3 THEN $6::bigint ELSE 0 END
   WHERE tenant = $1)";
+// $1: rows as a JSON array. One statement, so that all of it counts or nothing.
 constexpr const char* kAddUsage = R"(
-  INSERT INTO tare_usage VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+  INSERT INTO tare_usage
+  SELECT month, tenant, model, sum(requests)::bigint, sum(prompt_tokens)::bigint,
+         sum(cached_tokens)::bigint, sum(output_tokens)::bigint, sum(nano_usd)::bigint
+  FROM jsonb_to_recordset($1::jsonb) AS more(
+    month bigint, tenant text, model text, requests bigint, prompt_tokens bigint,
+    cached_tokens bigint, output_tokens bigint, nano_usd bigint)
+  GROUP BY month, tenant, model
   ON CONFLICT (month, tenant, model) DO UPDATE SET
     requests = tare_usage.requests + EXCLUDED.requests,
     prompt_tokens = tare_usage.prompt_tokens + EXCLUDED.prompt_tokens,
@@ -139,37 +150,69 @@ bool IsPostgresUrl(const std::string& text) {
   return text.starts_with("postgresql://") || text.starts_with("postgres://");
 }
 
+// One connection, made when it is needed and anew when it broke.
 class PostgresQuotaPool::Connection {
  public:
-  explicit Connection(std::string url) : url_(std::move(url)) {}
+  Connection(std::string url, std::chrono::milliseconds patience)
+      : url_(std::move(url)), patience_(patience) {}
 
-  std::mutex mutex;  // to be held over every call, and over calls that belong together
+  // The connection for one call, however many statements it runs: all of them, and connecting,
+  // share the call's patience. Others wait until it is over.
+  class Turn {
+   public:
+    explicit Turn(Connection& connection)
+        : connection_(connection),
+          lock_(connection.mutex_),
+          deadline_(Clock::now() + connection.patience_) {}
 
-  // `values` by position; the answer is of a statement that succeeded.
-  Result<Answer> Run(const char* sql, std::span<const Value> values) {
-    TARE_RETURN_IF_ERROR(Connect());
-    std::vector<const char*> pointers;
-    for (const Value& value : values) pointers.push_back(value ? value->c_str() : nullptr);
-    const int sent =
-        PQsendQueryParams(connection_.get(), sql, static_cast<int>(pointers.size()), nullptr,
-                          pointers.data(), nullptr, nullptr, /*resultFormat=*/0);
-    TARE_TRY(Answer answer, Await(sent));
-    return Checked(std::move(answer));
-  }
-  Status RunAll(const char* sql) {
-    TARE_RETURN_IF_ERROR(Connect());
-    TARE_TRY(Answer answer, Await(PQsendQuery(connection_.get(), sql)));
-    TARE_TRY(const Answer checked, Checked(std::move(answer)));
-    return {};
-  }
+    // `values` by position; the answer is of a statement that succeeded.
+    Result<Answer> Run(const char* sql, std::span<const Value> values) {
+      TARE_RETURN_IF_ERROR(connection_.Connect(deadline_));
+      std::vector<const char*> pointers;
+      for (const Value& value : values) pointers.push_back(value ? value->c_str() : nullptr);
+      const int sent =
+          PQsendQueryParams(connection_.connection_.get(), sql, static_cast<int>(pointers.size()),
+                            nullptr, pointers.data(), nullptr, nullptr, /*resultFormat=*/0);
+      TARE_TRY(Answer answer, connection_.Await(sent, deadline_));
+      return connection_.Checked(std::move(answer));
+    }
+    Status RunAll(const char* sql) {
+      TARE_RETURN_IF_ERROR(connection_.Connect(deadline_));
+      const int sent = PQsendQuery(connection_.connection_.get(), sql);
+      TARE_TRY(Answer answer, connection_.Await(sent, deadline_));
+      TARE_TRY(const Answer checked, connection_.Checked(std::move(answer)));
+      return {};
+    }
+
+   private:
+    Connection& connection_;
+    const std::lock_guard<std::mutex> lock_;
+    const Clock::time_point deadline_;
+  };
 
  private:
+  Error Late() const {
+    return {ErrorKind::kUnavailable,
+            fmt::format("quota database: no answer within {} ms", patience_.count()), "", ""};
+  }
+
+  // Until the socket is ready for `events` or the deadline passes, which is false.
+  bool Wait(int events, Clock::time_point deadline) const {
+    while (true) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      if (left <= 0) return false;
+      pollfd ready{PQsocket(connection_.get()), static_cast<short>(events), 0};
+      const int count = ::poll(&ready, 1, static_cast<int>(left));
+      if (count > 0) return true;
+      if (count < 0 && errno != EINTR) return true;  // libpq finds out what is wrong
+    }
+  }
+
   // The last answer to what was sent, or the first that is a failure. The server's own time limits
-  // do not hold where it is stopped or the network swallows what it sends: then the connection is
-  // given up here.
-  Result<Answer> Await(int sent) {
-    using Clock = std::chrono::steady_clock;
-    const Clock::time_point deadline = Clock::now() + kAnswerPatience;
+  // do not hold where it is stopped or the network swallows what it sends, nor over several
+  // statements: then the connection is given up here.
+  Result<Answer> Await(int sent, Clock::time_point deadline) {
     Answer last;
     if (sent != 1) return last;  // Checked says why
     while (true) {
@@ -179,26 +222,33 @@ class PostgresQuotaPool::Connection {
         const bool failed = PQresultStatus(last.get()) == PGRES_FATAL_ERROR;
         if (last == nullptr || !failed) last = std::move(next);
       }
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      pollfd ready{PQsocket(connection_.get()), POLLIN, 0};
-      if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) == 0) {
+      if (!Wait(POLLIN, deadline)) {
         connection_.reset();
-        return Fail(ErrorKind::kUnavailable, "quota database: no answer within {} s",
-                    kAnswerPatience.count());
+        return tl::unexpected(Late());
       }
       if (PQconsumeInput(connection_.get()) != 1) return Answer();
     }
   }
 
-  Status Connect() {
+  // Only the look-up of a host's name, which libpq does before anything else, may take longer.
+  Status Connect(Clock::time_point deadline) {
     if (connection_ != nullptr && PQstatus(connection_.get()) == CONNECTION_OK) return {};
-    const std::array<const char*, 6> names = {"dbname",           "connect_timeout",  "options",
-                                              "tcp_user_timeout", "application_name", nullptr};
-    const std::array<const char*, 6> values = {url_.c_str(), kConnectSeconds, kStatementOptions,
-                                               kPatienceMs,  "tare",          nullptr};
-    connection_.reset(PQconnectdbParams(names.data(), values.data(), /*expand_dbname=*/1));
-    if (connection_ == nullptr || PQstatus(connection_.get()) != CONNECTION_OK) {
+    const std::array<const char*, 5> names = {"dbname", "options", "tcp_user_timeout",
+                                              "application_name", nullptr};
+    const std::array<const char*, 5> values = {url_.c_str(), kStatementOptions, kPatienceMs, "tare",
+                                               nullptr};
+    connection_.reset(PQconnectStartParams(names.data(), values.data(), /*expand_dbname=*/1));
+    auto state = connection_ == nullptr || PQstatus(connection_.get()) == CONNECTION_BAD
+                     ? PGRES_POLLING_FAILED
+                     : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+      if (!Wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline)) {
+        connection_.reset();
+        return tl::unexpected(Late());
+      }
+      state = PQconnectPoll(connection_.get());
+    }
+    if (state != PGRES_POLLING_OK) {
       const std::string why =
           connection_ == nullptr ? "no memory" : PQerrorMessage(connection_.get());
       connection_.reset();
@@ -222,17 +272,20 @@ class PostgresQuotaPool::Connection {
   }
 
   const std::string url_;
+  const std::chrono::milliseconds patience_;
+  std::mutex mutex_;  // held for a turn
   std::unique_ptr<PGconn, Clearer> connection_;
 };
 
-PostgresQuotaPool::PostgresQuotaPool(const std::string& url)
-    : leases_(std::make_unique<Connection>(url)), books_(std::make_unique<Connection>(url)) {}
+PostgresQuotaPool::PostgresQuotaPool(const std::string& url, std::chrono::milliseconds patience)
+    : leases_(std::make_unique<Connection>(url, patience)),
+      books_(std::make_unique<Connection>(url, patience)) {}
 PostgresQuotaPool::~PostgresQuotaPool() = default;
 
-Result<std::unique_ptr<PostgresQuotaPool>> PostgresQuotaPool::Open(const std::string& url) {
-  std::unique_ptr<PostgresQuotaPool> pool(new PostgresQuotaPool(url));
-  std::lock_guard lock(pool->books_->mutex);
-  TARE_RETURN_IF_ERROR(pool->books_->RunAll(kCreate));
+Result<std::unique_ptr<PostgresQuotaPool>> PostgresQuotaPool::Open(
+    const std::string& url, std::chrono::milliseconds patience) {
+  std::unique_ptr<PostgresQuotaPool> pool(new PostgresQuotaPool(url, patience));
+  TARE_RETURN_IF_ERROR(Connection::Turn(*pool->books_).RunAll(kCreate));
   return pool;
 }
 
@@ -250,11 +303,11 @@ Result<Lease> PostgresQuotaPool::Take(const LeaseRequest& request) {
                                         Of(request.limit_tokens),
                                         Of(request.limit_nano_usd)};
   const std::span<const Value> all(values);
-  std::lock_guard lock(leases_->mutex);
+  Connection::Turn turn(*leases_);
   Lease lease;
   // Between two statements other gateways may begin the tenant's row, or give back: look again.
   for (int tries = 0; tries < kTries; ++tries) {
-    TARE_TRY(const Answer answer, leases_->Run(kTake, all));
+    TARE_TRY(const Answer answer, turn.Run(kTake, all));
     if (PQntuples(answer.get()) > 0) {
       lease.granted = true;
       lease.amounts = {Integer(answer.get(), 0, 0), Integer(answer.get(), 0, 1),
@@ -262,9 +315,9 @@ Result<Lease> PostgresQuotaPool::Take(const LeaseRequest& request) {
       lease.taken = ReadQuota(answer.get(), 0, 3, request.tenant);
       return lease;
     }
-    TARE_TRY(const Answer now, leases_->Run(kOne, all.first(1)));
+    TARE_TRY(const Answer now, turn.Run(kOne, all.first(1)));
     if (PQntuples(now.get()) == 0) {
-      TARE_TRY(const Answer first, leases_->Run(kFirst, all.first(3)));
+      TARE_TRY(const Answer first, turn.Run(kFirst, all.first(3)));
       continue;
     }
     lease.taken = ReadQuota(now.get(), 0, 1, request.tenant);
@@ -281,33 +334,30 @@ Status PostgresQuotaPool::GiveBack(const std::string& tenant, std::int64_t minut
                                        Of(amounts.requests),
                                        Of(amounts.tokens),
                                        Of(amounts.nano_usd)};
-  std::lock_guard lock(books_->mutex);
-  TARE_TRY(const Answer answer, books_->Run(kGiveBack, values));
+  TARE_TRY(const Answer answer, Connection::Turn(*books_).Run(kGiveBack, values));
   return {};
 }
 
 Status PostgresQuotaPool::AddUsage(std::span<const UsageRow> more) {
   if (more.empty()) return {};
-  std::lock_guard lock(books_->mutex);
-  TARE_RETURN_IF_ERROR(books_->RunAll("BEGIN"));
+  nlohmann::json rows = nlohmann::json::array();
   for (const UsageRow& row : more) {
-    const std::array<Value, 8> values = {Of(row.month),
-                                         row.tenant,
-                                         row.model,
-                                         Of(row.requests),
-                                         Of(row.prompt_tokens),
-                                         Of(row.cached_tokens),
-                                         Of(row.output_tokens),
-                                         Of(row.nano_usd)};
-    // A failure drops the connection, and with it the transaction.
-    TARE_TRY(const Answer answer, books_->Run(kAddUsage, values));
+    rows.push_back({{"month", row.month},
+                    {"tenant", row.tenant},
+                    {"model", row.model},
+                    {"requests", row.requests},
+                    {"prompt_tokens", row.prompt_tokens},
+                    {"cached_tokens", row.cached_tokens},
+                    {"output_tokens", row.output_tokens},
+                    {"nano_usd", row.nano_usd}});
   }
-  return books_->RunAll("COMMIT");
+  const Value text = rows.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  TARE_TRY(const Answer answer, Connection::Turn(*books_).Run(kAddUsage, {&text, 1}));
+  return {};
 }
 
 Result<std::vector<UsageRow>> PostgresQuotaPool::Usage() {
-  std::lock_guard lock(books_->mutex);
-  TARE_TRY(const Answer answer, books_->Run(kAllUsage, {}));
+  TARE_TRY(const Answer answer, Connection::Turn(*books_).Run(kAllUsage, {}));
   std::vector<UsageRow> rows;
   for (int i = 0; i < PQntuples(answer.get()); ++i) {
     const auto integer = [&](int column) { return Integer(answer.get(), i, column); };
@@ -318,8 +368,7 @@ Result<std::vector<UsageRow>> PostgresQuotaPool::Usage() {
 }
 
 Result<std::vector<QuotaRow>> PostgresQuotaPool::Quotas() {
-  std::lock_guard lock(books_->mutex);
-  TARE_TRY(const Answer answer, books_->Run(kAllQuotas, {}));
+  TARE_TRY(const Answer answer, Connection::Turn(*books_).Run(kAllQuotas, {}));
   std::vector<QuotaRow> rows;
   for (int i = 0; i < PQntuples(answer.get()); ++i) {
     rows.push_back(ReadQuota(answer.get(), i, 1, Text(answer.get(), i, 0)));

@@ -8,10 +8,15 @@
 // PostgresQuotaPool keeps them in two tables of a PostgreSQL database, tare_quotas and tare_usage,
 // which it makes where they are missing.
 //
+// A call has a time limit as a whole, however many statements it takes, from when its connection is
+// free: a database that hangs or is slow fails it, and what it may have granted meanwhile counts as
+// used.
+//
 // Thread safety: all methods may be called from any thread. Take uses a connection of its own, so
 // that it never waits for the others.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -67,9 +72,13 @@ bool IsPostgresUrl(const std::string& text);
 
 class PostgresQuotaPool final : public QuotaPool {
  public:
+  // A gateway's calls wait for a lease, and must not wait long.
+  static constexpr std::chrono::milliseconds kPatience{3000};
+
   // `url` as libpq takes it: postgresql://user@host/database?... A connection that breaks later is
-  // made anew by the next call.
-  static Result<std::unique_ptr<PostgresQuotaPool>> Open(const std::string& url);
+  // made anew by the next call. `patience` is a call's time limit.
+  static Result<std::unique_ptr<PostgresQuotaPool>> Open(
+      const std::string& url, std::chrono::milliseconds patience = kPatience);
   ~PostgresQuotaPool() override;
 
   Result<Lease> Take(const LeaseRequest& request) override;
@@ -81,7 +90,7 @@ class PostgresQuotaPool final : public QuotaPool {
 
  private:
   class Connection;
-  explicit PostgresQuotaPool(const std::string& url);
+  PostgresQuotaPool(const std::string& url, std::chrono::milliseconds patience);
   const std::unique_ptr<Connection> leases_, books_;
 };
 

@@ -1,9 +1,17 @@
 #include "store/quota_pool.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "store/test_postgres.h"
 
@@ -120,6 +128,121 @@ TEST_F(QuotaPoolTest, AddsUpUsageOfAllGateways) {
     return;
   }
   FAIL() << "the tenant is not there";
+}
+
+TEST_F(QuotaPoolTest, RowsOfTheSameKeyInOneSendAddUp) {
+  const UsageRow row{10, tenant_, "m \"quoted\" \xff", 1, 2, 3, 4, 5};
+  const std::array<UsageRow, 2> twice = {row, row};
+  ASSERT_TRUE(pool_->AddUsage(twice));
+  ASSERT_TRUE(pool_->AddUsage(twice));
+  const auto rows = pool_->Usage();
+  ASSERT_TRUE(rows);
+  for (const UsageRow& found : *rows) {
+    if (found.tenant != tenant_) continue;
+    EXPECT_EQ(found.requests, 4) << found.model;
+  }
+}
+
+// Speaks as much of PostgreSQL's protocol as it takes to answer every statement with no rows, those
+// with values after `pause`: none of them is late, but a lease takes a dozen.
+class SlowPostgres {
+ public:
+  explicit SlowPostgres(std::chrono::milliseconds pause, bool silent = false)
+      : pause_(pause), silent_(silent) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    EXPECT_EQ(::listen(listener_, 8), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~SlowPostgres() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  std::string Url() const {
+    return "postgresql://x@127.0.0.1:" + std::to_string(port_) +
+           "/x?sslmode=disable&gssencmode=disable";
+  }
+  int statements() const { return statements_.load(); }
+
+ private:
+  void Serve() {
+    while (true) {
+      const int client = ::accept(listener_, nullptr, nullptr);
+      if (client < 0) return;
+      clients_.emplace_back([this, client] {
+        Talk(client);
+        ::close(client);
+      });
+    }
+  }
+  static bool Read(int fd, void* into, std::size_t size) {
+    return ::recv(fd, into, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+  }
+  static bool Skip(int fd) {  // a length, and what it counts
+    std::uint32_t length = 0;
+    if (!Read(fd, &length, 4)) return false;
+    std::string rest(ntohl(length) - 4, 0);
+    return Read(fd, rest.data(), rest.size());
+  }
+  void Talk(int fd) {
+    using namespace std::string_view_literals;
+    constexpr auto kReady = "Z\0\0\0\5I"sv;
+    const auto send = [fd](std::string_view text) {
+      return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) ==
+             static_cast<ssize_t>(text.size());
+    };
+    if (!Skip(fd)) return;
+    char type = 0;
+    if (silent_) {
+      Read(fd, &type, 1);  // until the client has gone
+      return;
+    }
+    if (!send("R\0\0\0\x08\0\0\0\0"sv) || !send(kReady)) return;
+    while (Read(fd, &type, 1) && Skip(fd)) {
+      if (type != 'Q' && type != 'S') continue;  // parts of a statement with values
+      if (type == 'S') {
+        ++statements_;
+        std::this_thread::sleep_for(pause_);  // what is slow here is the subject
+      }
+      if (type == 'S' && !send("1\0\0\0\x04"
+                               "2\0\0\0\x04n\0\0\0\x04"sv)) {
+        return;
+      }
+      if (!send("C\0\0\0\x0dSELECT 0\0"sv) || !send(kReady)) return;
+    }
+  }
+
+  const std::chrono::milliseconds pause_;
+  const bool silent_;  // takes connections and says nothing
+  int listener_ = -1, port_ = 0;
+  std::atomic<int> statements_{0};
+  std::thread thread_;
+  std::vector<std::jthread> clients_;  // of the accepting thread
+};
+
+// However slow the machine is, twelve statements of 30 ms take longer than 300 ms.
+TEST(QuotaPool, SlowStatementsShareOneTimeLimit) {
+  const SlowPostgres server(std::chrono::milliseconds(30));
+  const auto pool = PostgresQuotaPool::Open(server.Url(), std::chrono::milliseconds(300));
+  ASSERT_TRUE(pool) << pool.error().message;
+  const auto lease = (*pool)->Take({"t", 1, 1, {1, 0, 0}, {1, 0, 0}, 10, {}, {}});
+  ASSERT_FALSE(lease);
+  EXPECT_EQ(lease.error().message, "quota database: no answer within 300 ms");
+  EXPECT_LT(server.statements(), 12);
+}
+
+TEST(QuotaPool, ASilentServerHoldsNobodyForLong) {
+  const SlowPostgres server(std::chrono::milliseconds(30), /*silent=*/true);
+  const auto pool = PostgresQuotaPool::Open(server.Url(), std::chrono::milliseconds(20));
+  ASSERT_FALSE(pool);
+  EXPECT_EQ(pool.error().message, "quota database: no answer within 20 ms");
 }
 
 TEST(QuotaPool, SaysThatTheDatabaseIsNotThere) {

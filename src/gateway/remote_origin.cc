@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "api/embeddings.h"
+#include "api/json_text.h"
 #include "api/upstream_wire.h"
 #include "api/wire_error.h"
+#include "net/gzip_decoder.h"
 #include "net/sse_parser.h"
 
 namespace tare::gateway {
@@ -74,11 +76,31 @@ class Exchange final : public net::ClientHandler,
     const std::string* type = net::FindHeader(head.headers, "Content-Type");
     streams_ = !request_->embeddings && status_ == kOk && type != nullptr &&
                type->starts_with("text/event-stream");
+    const std::string* encoding = net::FindHeader(head.headers, "Content-Encoding");
+    if (encoding == nullptr || encoding->empty() || net::EqualsIgnoreCase(*encoding, "identity")) {
+      decoder_.reset();
+    } else if (net::GzipDecoder::Knows(*encoding)) {
+      decoder_.emplace();
+    } else {
+      Fail({ErrorKind::kNetwork,
+            fmt::format("its answer is compressed as '{}', which was not asked for",
+                        api::ReplaceIllFormed(*encoding)),
+            "", ""});
+    }
   }
 
   void OnBody(std::string_view piece, Nanos) override {
     if (sink_ == nullptr) return;
     const auto keep = shared_from_this();
+    if (!decoder_) return TakeBody(piece);
+    const Status status = decoder_->Feed(piece, [this](std::string_view plain) {
+      TakeBody(plain);
+      return sink_ != nullptr;
+    });
+    if (!status) Fail(status.error());
+  }
+
+  void TakeBody(std::string_view piece) {
     if (streams_) {
       const Status status = parser_.Feed(piece, *this);
       if (!status) Fail(status.error());
@@ -93,7 +115,9 @@ class Exchange final : public net::ClientHandler,
   void OnDone(const net::ClientTimes&) override {
     call_.reset();
     if (sink_ == nullptr) return;
-    if (status_ != kOk) {
+    if (decoder_ && !decoder_->complete() && !AllFinished()) {
+      Fail({ErrorKind::kNetwork, "its compressed answer was cut off", "", ""});
+    } else if (status_ != kOk) {
       OnErrorAnswer();
     } else if (streams_) {
       OnStreamEnd();
@@ -138,6 +162,7 @@ class Exchange final : public net::ClientHandler,
                                     : ChatEndpoint(options.url, !request_->messages_json.empty());
     call.headers = {{"Content-Type", "application/json"},
                     {"Accept", request_->embeddings ? "application/json" : "text/event-stream"},
+                    {"Accept-Encoding", "identity"},  // servers that compress all the same exist
                     {"X-Request-Id", request_->id}};
     if (!options.api_key.empty()) {
       call.headers.push_back({"Authorization", "Bearer " + options.api_key});
@@ -297,6 +322,7 @@ class Exchange final : public net::ClientHandler,
   std::optional<net::HttpClient::CallId> call_;
   net::EventLoop::TimerId timer_;
   net::SseParser parser_;
+  std::optional<net::GzipDecoder> decoder_;  // the answer came compressed
   int status_ = 0;
   std::optional<Nanos> retry_after_;
   bool streams_ = false;

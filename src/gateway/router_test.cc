@@ -9,6 +9,7 @@
 
 #include "api/wire_error.h"
 #include "gateway/router_fixture.h"
+#include "net/test_gzip.h"
 
 namespace tare::gateway {
 namespace {
@@ -260,6 +261,39 @@ TEST_F(RouterTest, ServersDifferButAnswersDoNot) {
   EXPECT_EQ(primary_->requests(), 2);
   EXPECT_EQ(primary_->last_request().find("stream_options"), std::string::npos);
   EXPECT_EQ(fallback_->requests(), 0);
+}
+
+// "Accept-Encoding: identity" notwithstanding.
+TEST_F(RouterTest, AnAnswerCompressedUnaskedIsUnpackedAndACutOneIsNoSuccess) {
+  std::string text;
+  for (int i = 0; i < kAnswerTokens; ++i) {
+    text += fmt::format(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"t{} \"}}}}]}}\n\n", i);
+  }
+  text +=
+      "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: "
+      "[DONE]\n\n";
+  const std::string packed = net::Gzipped({text});
+  const auto script = [&](const std::string& body, const char* encoding) {
+    return [body, encoding](net::RawConnection& connection, int) {
+      return connection.Write(
+          fmt::format("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: "
+                      "{}\r\nContent-Length: {}\r\n\r\n{}",
+                      encoding, body.size(), body));
+    };
+  };
+  const auto refuse = [](net::RawConnection& connection, int) {
+    return Status(connection, 400, kPolicyError);
+  };
+  Start(script(packed, "gzip"), refuse);
+  EXPECT_TRUE(Complete(*Ask(true)));
+  EXPECT_THAT(primary_->last_request(), HasSubstr("Accept-Encoding: identity\r\n"));
+  // The HTTP message is whole, what is in it is not.
+  Start(script(packed.substr(0, packed.size() / 2), "gzip"), refuse);
+  EXPECT_TRUE(Ask(true)->error);
+  Start(script(text, "br"));
+  EXPECT_TRUE(Complete(*Ask(true))) << "the fallback answers";
+  EXPECT_EQ(fallback_->requests(), 1);
 }
 
 TEST_F(RouterTest, AWholeAnswerInsteadOfAStreamIsTaken) {

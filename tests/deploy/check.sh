@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# check.sh TARE_BINARY: what deploy/ holds is valid: the chart renders and its tare.yaml is one the
-# gateway takes, alert rules fire when they should, systemd takes the unit, the image has the
-# libraries, dashboards only ask for metrics that exist. Tools that are not installed (helm, promtool, systemd-analyze) are named and
-# their part is left out; 77 without any.
+# check.sh TARE_BINARY VENV: what deploy/ holds is valid: the chart renders, its tare.yaml is one the
+# gateway takes and its manifests are Kubernetes' (manifests.py), alert rules fire when they should,
+# systemd takes the unit, the image has the libraries, dashboards only ask for metrics that exist.
+# Tools that are not installed (helm, kubeconform, promtool, systemd-analyze) are named and their part
+# is left out; 77 without any.
 set -euo pipefail
 tare=$1
-deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../deploy" && pwd)
+venv=$2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+deploy=$(cd "$here/../../deploy" && pwd)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 checked=0
@@ -18,15 +21,21 @@ for metric in $(grep -oh 'tare_[a-z0-9_]*' "$deploy/grafana/tare.json" "$deploy/
   grep -q "\`$name\`" "$docs" || { echo "docs/SERVING.md does not know the metric $name"; exit 1; }
 done
 
-# The image installs every library the binary needs; those of the C++ runtime are in it.
+# The image installs every library the binary needs; those of the C++ runtime are in its base.
 if command -v dpkg-query >/dev/null && command -v readelf >/dev/null; then
-  ldconfig -p >"$out/libraries"
+  installed=$(awk '/^FROM/ { text = "" } { text = text " " $0 } END { print text }' "$deploy/docker/Dockerfile")
+  PATH=$PATH:/usr/sbin:/sbin ldconfig -p >"$out/libraries"  # of users' PATHs it is often missing
   for library in $(readelf -d "$tare" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
     path=$(awk -v library="$library" '$1 == library { print $NF; exit }' "$out/libraries")
-    package=$(dpkg-query -S "$(readlink -f "$path")" 2>/dev/null | cut -d: -f1) || continue
+    [ -n "$path" ] || { echo "ldconfig does not know $library, which the binary needs"; exit 1; }
+    file=$(readlink -f "$path")
+    # A package may list a file below /lib that lies below /usr/lib.
+    package=$({ dpkg-query -S "$file" || dpkg-query -S "${file#/usr}"; } 2>/dev/null | sed -n '1s/:.*//p')
     case $package in libc6 | libgcc-s1 | libstdc++6) continue ;; esac
-    grep -q "[ ]$package\( \|\$\)" "$deploy/docker/Dockerfile" ||
-      { echo "deploy/docker/Dockerfile does not install $package, which has $library"; exit 1; }
+    [ -n "$package" ] || { echo "no package has $path, which the binary needs"; exit 1; }
+    case " $installed " in *" $package "*) continue ;; esac
+    echo "deploy/docker/Dockerfile does not install $package, which has $library"
+    exit 1
   done
 fi
 
@@ -40,12 +49,14 @@ fi
 
 if command -v helm >/dev/null; then
   export HOSTED_KEY=x SEARCH_KEY=y
+  number=0
   for values in "" "-f $deploy/helm/tare/examples/vllm.yaml --set autoscaling.targetQueueDepth=4" \
     "--set persistence.enabled=true --set replicas=1"; do
     # shellcheck disable=SC2086
     helm lint --strict "$deploy/helm/tare" $values >"$out/lint" 2>&1 || { cat "$out/lint"; exit 1; }
+    number=$((number + 1))
     # shellcheck disable=SC2086
-    helm template t "$deploy/helm/tare" $values >"$out/all.yaml" 2>"$out/log" || { cat "$out/log"; exit 1; }
+    helm template t "$deploy/helm/tare" $values >"$out/manifests-$number.yaml" 2>"$out/log" || { cat "$out/log"; exit 1; }
     # shellcheck disable=SC2086
     helm template t "$deploy/helm/tare" $values -s templates/configmap.yaml 2>/dev/null |
       sed -n '/^  tare.yaml: |/,$p' | sed '1d; s/^    //' >"$out/tare.yaml"
@@ -58,6 +69,15 @@ if command -v helm >/dev/null; then
   checked=1
 else
   echo "helm is not installed: the chart was not rendered"
+fi
+
+if python=$("$here/../python/venv.sh" "$venv" 2>/dev/null); then
+  kubeconform=$(command -v kubeconform) || echo "kubeconform is not installed: manifests were not tried with it"
+  "$python" "$here/manifests.py" ${kubeconform:+--kubeconform "$kubeconform"} "$deploy/load/load-test.yaml" \
+    $(find "$out" -name 'manifests-*.yaml' | sort)
+  checked=1
+else
+  echo "the packages of tests/python/requirements.txt are not here: manifests were not tried"
 fi
 
 if command -v systemd-analyze >/dev/null; then

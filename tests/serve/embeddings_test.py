@@ -5,64 +5,26 @@ import base64
 import concurrent.futures
 import json
 import math
-import os
 import pathlib
-import re
 import shutil
 import struct
-import subprocess
 import tempfile
-import time
 import unittest
-import urllib.request
 
 import openai
+
+import serving
 import tiny_bert
 
-BINARY = os.environ["TARE_BINARY"]
+MODEL = serving.find_model("TARE_EMBEDDING_MODEL", "all-minilm-l6-v2/model.safetensors")
 
 
-def find_model():
-    if os.environ.get("TARE_EMBEDDING_MODEL"):
-        return os.environ["TARE_EMBEDDING_MODEL"]
-    cache = (os.environ.get("TARE_CACHE_DIR")
-             or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tare"))
-    path = pathlib.Path(cache) / "all-minilm-l6-v2"
-    return str(path) if (path / "model.safetensors").exists() else None
-
-
-class Server:
-    def __init__(self, *flags):
-        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        self.process = subprocess.Popen([BINARY, "serve", "--port", "0", *flags], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=self.log)
-        end = time.monotonic() + 60
-        while not (found := re.search(r"^listening (http://\S+)", self.text(), re.M)):
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(f"it does not listen:\n{self.text()}")
-            time.sleep(0.02)
-        self.url = found.group(1)
-        self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120)
-
-    def text(self):
-        return pathlib.Path(self.log.name).read_text()
-
+class Server(serving.Server):
     def post(self, body):
         """The answer as it is on the wire."""
-        request = urllib.request.Request(self.url + "/v1/embeddings", json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
-
-    def metrics(self):
-        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as answer:
-            return answer.read().decode()
-
-    def close(self):
-        self.process.terminate()
-        code = self.process.wait(60)
-        self.log.close()
-        return code
+        status, text = self.call("POST", "/v1/embeddings", body)
+        assert status == 200, text
+        return json.loads(text)
 
 
 def floats(text):
@@ -84,11 +46,12 @@ class TinyTest(unittest.TestCase):
         cls.dir = pathlib.Path(tempfile.mkdtemp(prefix="tare-embeddings-"))
         tiny_bert.write(cls.dir / "tiny")
         cls.server = Server(str(cls.dir / "tiny"))
-        cls.client = cls.server.client
+        cls.client = cls.server.client()
 
     @classmethod
     def tearDownClass(cls):
-        code = cls.server.close()
+        code = cls.server.stop()
+        cls.server.close()
         shutil.rmtree(cls.dir)
         assert code == 0, f"the server ended with {code}"
 
@@ -186,26 +149,26 @@ readiness_store: {folder / 'readiness.json'}
         front = Server("--config", str(config))
         self.addCleanup(front.close)
         text = ["hello", "there"]
-        far = front.client.embeddings.create(model="far-embed", input=text)
+        far = front.client().embeddings.create(model="far-embed", input=text)
         self.assertEqual(far.model, "far-embed")
-        direct = back.client.embeddings.create(model="tiny", input=text)
+        direct = back.client().embeddings.create(model="tiny", input=text)
         self.assertEqual([list(d.embedding) for d in far.data], [list(d.embedding) for d in direct.data])
         self.assertEqual(far.usage, direct.usage)
-        near = front.client.embeddings.create(model="near-embed", input=text)
+        near = front.client().embeddings.create(model="near-embed", input=text)
         self.assertEqual(len(near.data), 2)
         self.assertNotEqual(near.data[0].embedding, far.data[0].embedding)
         with self.assertRaises(openai.BadRequestError) as caught:
-            front.client.embeddings.create(model="far-embed", input="")
+            front.client().embeddings.create(model="far-embed", input="")
         self.assertEqual(caught.exception.param, "input")
 
 
-@unittest.skipUnless(find_model(), "no embedding model: run scripts/fetch_embedding_model.sh")
+@unittest.skipUnless(MODEL, "no embedding model: run scripts/fetch_embedding_model.sh")
 class MiniLmTest(unittest.TestCase):
     def test_agrees_with_transformers(self):
         golden = json.loads((pathlib.Path(__file__).parents[1] / "golden/minilm.json").read_text())["cases"]
-        server = Server(find_model(), "--name", "minilm")
+        server = Server(MODEL.removesuffix("/model.safetensors"), "--name", "minilm")
         self.addCleanup(server.close)
-        answer = server.client.embeddings.create(model="minilm", input=[c["text"] for c in golden],
+        answer = server.client().embeddings.create(model="minilm", input=[c["text"] for c in golden],
                                                  extra_body={"truncate_prompt_tokens": -1})
         for case, entry in zip(golden, answer.data):
             norm = math.sqrt(dot(case["embedding"], case["embedding"]))

@@ -7,7 +7,6 @@ import http.server
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -16,17 +15,11 @@ import threading
 import time
 import unittest
 
-BINARY = os.environ["TARE_BINARY"]
-KEY, ADMIN = "sk-client", "sk-admin"
+import serving
+from serving import ADMIN_KEY
 
-
-def find_model():
-    if os.environ.get("TARE_MODEL"):
-        return os.environ["TARE_MODEL"]
-    cache = (os.environ.get("TARE_CACHE_DIR")
-             or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tare"))
-    path = pathlib.Path(cache) / "smollm2-135m-instruct-q4_1.gguf"
-    return str(path) if path.exists() else None
+KEY = "sk-client"
+MODEL = serving.find_model()
 
 
 class FakeUpstream:
@@ -68,37 +61,12 @@ class FakeUpstream:
         self.server.server_close()
 
 
-class Gateway:
+class Gateway(serving.Server):
     def __init__(self, *flags):
-        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        env = dict(os.environ, TARE_E2E_KEY=KEY, TARE_E2E_ADMIN=ADMIN)
-        self.process = subprocess.Popen([BINARY, "serve", "--port", "0", *flags],
-                                        stderr=self.log, stdout=self.log, env=env)
-        self.port = int(self.wait_for(r"listening http://[^:]+:(\d+)"))
+        super().__init__(*flags, TARE_E2E_KEY=KEY, TARE_E2E_ADMIN=ADMIN_KEY)
 
-    def text(self):
-        return pathlib.Path(self.log.name).read_text()
-
-    def wait_for(self, pattern, timeout=60):
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            found = re.search(pattern, self.text())
-            if found:
-                return found.group(found.lastindex or 0)
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.02)
-        raise AssertionError(f"no '{pattern}' in the log:\n{self.text()}")
-
-    def call(self, method, path, body=None, key=KEY, port=None):
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=60)
-        try:
-            connection.request(method, path, json.dumps(body) if body is not None else None,
-                               {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            connection.close()
+    def call(self, method, path, body=None, key=KEY, port=None, connection=None):
+        return super().call(method, path, body, key, port, connection)
 
     def chat(self, model="m", **more):
         # Estimated at 100 tokens (a third of the messages' 301 bytes), which is what the fake upstream
@@ -106,13 +74,6 @@ class Gateway:
         return self.call("POST", "/v1/chat/completions",
                          {"model": model, "messages": [{"role": "user", "content": "x" * 272}],
                           "max_tokens": 50, **more})
-
-    def stop(self, how=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        code = self.process.wait(60)
-        self.log.close()
-        return code
 
 
 class GatewayTest(unittest.TestCase):
@@ -125,6 +86,7 @@ class GatewayTest(unittest.TestCase):
     def tearDown(self):
         if self.gateway is not None:
             self.gateway.stop()
+            self.gateway.close()
         self.upstream.close()
         shutil.rmtree(self.dir)
 
@@ -142,11 +104,10 @@ access_log: {self.dir / 'access.log'}
 
     def start(self):
         self.gateway = Gateway("--config", str(self.config))
-        self.admin_port = int(self.gateway.wait_for(r"admin +http://[^:]+:(\d+)"))
         return self.gateway
 
-    def admin(self, method, path, key=ADMIN):
-        return self.gateway.call(method, path, key=key, port=self.admin_port)
+    def admin(self, method, path, body=None, key=ADMIN_KEY):
+        return self.gateway.admin(method, path, body, key)
 
     def test_reload(self):
         self.write()
@@ -282,8 +243,7 @@ access_log: {self.dir / 'access.log'}
         self.assertLessEqual(state["canary_samples"], self.upstream.served["org/new"])
         self.assertLessEqual(state["baseline_samples"], self.upstream.served["org/m"])
         # A decision outlives it as well.
-        status, body = self.gateway.call("POST", "/admin/rollouts", {"model": "m", "state": "rolled_back"},
-                                         key=ADMIN, port=self.admin_port)
+        status, body = self.admin("POST", "/admin/rollouts", {"model": "m", "state": "rolled_back"})
         self.assertEqual(status, 200, body)
         while "rolled_back" not in store.read_text() and time.monotonic() < end:
             time.sleep(0.01)
@@ -356,7 +316,7 @@ quota_store: '{database.url}'
 readiness_store: {folder / 'readiness.json'}
 """)
         gateways = [Gateway("--config", str(config)) for _ in range(2)]
-        self.addCleanup(lambda: [gateway.stop() for gateway in gateways])
+        self.addCleanup(lambda: [gateway.close() for gateway in gateways])
         answers, lock = collections.Counter(), threading.Lock()
 
         def client(gateway):
@@ -373,10 +333,9 @@ readiness_store: {folder / 'readiness.json'}
             thread.join()
         self.assertEqual(answers, {200: 1000, "insufficient_quota": 64})
         self.assertEqual(upstream.served["m"], 1000)
-        admin = int(gateways[0].wait_for(r"admin +http://[^:]+:(\d+)"))
         end = time.monotonic() + 20
         while True:  # the other gateway sends its part within a second
-            status, body = gateways[0].call("GET", "/admin/usage", key=ADMIN, port=admin)
+            status, body = gateways[0].admin("GET", "/admin/usage")
             used = sum(row["requests"] for row in json.loads(body)["usage"])
             if used == 1000 or time.monotonic() > end:
                 break
@@ -399,7 +358,7 @@ quota_store: '{database.url}'
 readiness_store: {folder / 'readiness.json'}
 """)
         gateway = Gateway("--config", str(config))
-        self.addCleanup(gateway.stop)
+        self.addCleanup(gateway.close)
         body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
         self.assertEqual(gateway.chat()[0], 200)
         database.freeze(True)
@@ -416,7 +375,7 @@ readiness_store: {folder / 'readiness.json'}
         longest, others = 0, 0
         while waiting.is_alive():
             begin = time.monotonic()
-            self.assertEqual(gateway.call("POST", "/v1/chat/completions", body, key=ADMIN)[0], 200)
+            self.assertEqual(gateway.call("POST", "/v1/chat/completions", body, key=ADMIN_KEY)[0], 200)
             longest = max(longest, time.monotonic() - begin)
             others += 1
         waiting.join()
@@ -436,7 +395,7 @@ readiness_store: {folder / 'readiness.json'}
         self.assertEqual(gateway.text().count("limits hold, but"), 1, "said once")
 
 
-@unittest.skipUnless(find_model(), "the model is not here: ./run setup fetches it")
+@unittest.skipUnless(MODEL, "the model is not here: ./run setup fetches it")
 class HotReloadTest(unittest.TestCase):
     SWAPS = int(os.environ.get("TARE_SWAPS", "3"))
 
@@ -444,10 +403,10 @@ class HotReloadTest(unittest.TestCase):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="tare-hot-"))
         self.addCleanup(shutil.rmtree, folder)
         model = folder / "model.gguf"
-        shutil.copy(find_model(), model)
+        shutil.copy(MODEL, model)
         gateway = Gateway(str(model), "--dtype", "int4", "--name", "m", "--kv-memory", "64MiB",
                           "--max-model-len", "512")
-        self.addCleanup(gateway.stop)
+        self.addCleanup(gateway.close)
         stop = threading.Event()
         answers = collections.Counter()
 
@@ -466,7 +425,7 @@ class HotReloadTest(unittest.TestCase):
             for swap in range(self.SWAPS):
                 # Other bytes, the same weights: what follows a GGUF file's tensors is not read.
                 other = folder / "other"
-                shutil.copy(find_model(), other)
+                shutil.copy(MODEL, other)
                 with other.open("ab") as out:
                     out.write(b"\0" * (swap + 1))
                 os.rename(other, model)
@@ -517,7 +476,7 @@ class CutUpstream:
         self.server.server_close()
 
 
-@unittest.skipUnless(find_model(), "the model is not here: ./run setup fetches it")
+@unittest.skipUnless(MODEL, "the model is not here: ./run setup fetches it")
 class CutStreamTest(unittest.TestCase):
     def test_a_local_model_goes_on_with_anothers_answer(self):
         upstream = CutUpstream()
@@ -533,9 +492,9 @@ models:
 quota_store: {folder / 'quotas.db'}
 readiness_store: {folder / 'readiness.json'}
 """)
-        gateway = Gateway(find_model(), "--config", str(config), "--dtype", "int4", "--kv-memory", "64MiB",
+        gateway = Gateway(MODEL, "--config", str(config), "--dtype", "int4", "--kv-memory", "64MiB",
                           "--max-model-len", "512")
-        self.addCleanup(gateway.stop)
+        self.addCleanup(gateway.close)
         question = [{"role": "user", "content": "What is the capital of France?"}]
         more = {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 12,
                 "temperature": 0, "ignore_eos": True}

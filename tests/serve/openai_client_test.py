@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
 """tare serve, tried as its users do: the real binary and model behind the official openai library, and
 raw sockets for what no library would send. TARE_BINARY names the binary."""
-import http.client
 import json
 import os
-import pathlib
-import re
 import signal
 import socket
 import subprocess
@@ -17,70 +14,20 @@ import unittest
 
 import openai
 
+import serving
+
 BINARY = os.environ["TARE_BINARY"]
 
 
-def find_model():
-    if os.environ.get("TARE_MODEL"):
-        return os.environ["TARE_MODEL"]
-    cache = (os.environ.get("TARE_CACHE_DIR")
-             or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tare"))
-    path = pathlib.Path(cache) / "smollm2-135m-instruct-q4_1.gguf"
-    return str(path) if path.exists() else None
+MODEL = serving.find_model()
 
 
-MODEL = find_model()
-
-
-class Server:
-    """A server on a port of its own; its log is kept for messages of failing tests."""
-
+class Server(serving.Server):
     def __init__(self, *flags):
-        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        self.process = subprocess.Popen(
-            [BINARY, "serve", MODEL, "--name", "small", "--port", "0",
-             "--packed-cache", "off", *flags],
-            stdout=subprocess.DEVNULL, stderr=self.log, stdin=subprocess.DEVNULL)
-        self.url = self._wait_for(r"^listening (http://\S+)", 120)
-        self.port = int(self.url.rsplit(":", 1)[1])
-
-    def _wait_for(self, pattern, seconds):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            match = re.search(pattern, self.text(), re.M)
-            if match:
-                return match.group(1)
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise AssertionError(f"no line like {pattern}:\n{self.text()}")
-
-    def text(self):
-        return pathlib.Path(self.log.name).read_text()
-
-    def client(self, key="none"):
-        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=120)
+        super().__init__(MODEL, "--name", "small", *flags)
 
     def get(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        connection.request("GET", path)
-        try:
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
-
-    def metric(self, name):
-        found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics")[1], re.M)
-        if not found:
-            raise AssertionError(f"no metric {name}")
-        return float(found.group(1))
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
+        return self.call("GET", path)
 
 
 def ask(client, text, **options):

@@ -35,7 +35,7 @@ def array(key, kind, values):
     return text(key) + struct.pack("<IIQ", ARRAY, kind, len(values)) + packed
 
 
-def write(path, letter, others=""):
+def write(path, letter, others="", context=CONTEXT):
     """A model that answers everything with `letter`, over and over; `others` are what adapters may make of that."""
     tokens = byte_vocabulary()
     vocab, chosen = len(tokens), ord(letter)
@@ -44,7 +44,7 @@ def write(path, letter, others=""):
         entry("llama.block_count", UINT32, 1), entry("llama.embedding_length", UINT32, HIDDEN),
         entry("llama.attention.head_count", UINT32, 1), entry("llama.attention.head_count_kv", UINT32, 1),
         entry("llama.attention.key_length", UINT32, HIDDEN),
-        entry("llama.feed_forward_length", UINT32, FFN), entry("llama.context_length", UINT32, CONTEXT),
+        entry("llama.feed_forward_length", UINT32, FFN), entry("llama.context_length", UINT32, context),
         entry("llama.vocab_size", UINT32, vocab), entry("llama.rope.freq_base", FLOAT32, 10000.0),
         entry("llama.attention.layer_norm_rms_epsilon", FLOAT32, 1e-5),
         entry("tokenizer.ggml.model", STRING, "gpt2"), entry("tokenizer.ggml.pre", STRING, "gpt-2"),
@@ -74,6 +74,18 @@ def write(path, letter, others=""):
         data += b"\0" * (-len(data) % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)) + b"".join(entries) + infos
     path.write_bytes(head + b"\0" * (-len(head) % 32) + data)
+
+
+def write_config(folder, model, more=""):
+    """A tare.yaml that serves the model as `m`; the admin key is in TARE_TEST_ADMIN. Its path."""
+    path = folder / "tare.yaml"
+    path.write_text(f"upstreams: {{tiny: {{kind: local, model: {model}, dtype: f32, threads: 1,"
+                    f" flags: [--max-num-seqs, '8'{more}]}}}}\n"
+                    "models: {m: {targets: [{upstream: tiny}]}}\n"
+                    "admin: {port: 0, key_env: TARE_TEST_ADMIN}\n"
+                    f"quota_store: {folder / 'quotas.db'}\n"
+                    f"readiness_store: {folder / 'readiness.json'}\n")
+    return path
 
 
 def write_adapter(folder, place, **settings):

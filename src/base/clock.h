@@ -22,6 +22,12 @@ class SteadyClock final : public Clock {
   Nanos Now() const override { return std::chrono::steady_clock::now().time_since_epoch(); }
 };
 
+// The clock an option names; CLOCK_MONOTONIC for none.
+inline const Clock* OrSteady(const Clock* clock) {
+  static const SteadyClock steady;
+  return clock != nullptr ? clock : &steady;
+}
+
 // Moves only when told.
 class ManualClock final : public Clock {
  public:

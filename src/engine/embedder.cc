@@ -11,11 +11,6 @@
 namespace tare::engine {
 namespace {
 
-const Clock* OrSteady(const Clock* clock) {
-  static const SteadyClock steady;
-  return clock != nullptr ? clock : &steady;
-}
-
 // A request on its way. Its inputs do not change; `vectors` belong to the step thread, the rest is
 // guarded by the embedder's mutex. Whoever takes it from the last queue it is in calls `done`.
 struct Pending {

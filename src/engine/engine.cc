@@ -56,7 +56,7 @@ class Engine::Impl {
   Impl(EngineOptions options, std::unique_ptr<model::LanguageModel> model,
        std::shared_ptr<const model::Text> text)
       : options_(std::move(options)),
-        clock_(options_.clock != nullptr ? options_.clock : &steady_clock_),
+        clock_(OrSteady(options_.clock)),
         model_(std::move(model)),
         text_(std::move(text)),
         seeds_(options_.seed != 0 ? options_.seed : SystemSeed()) {}
@@ -120,7 +120,6 @@ class Engine::Impl {
   void Publish(const StepResult* result);
 
   EngineOptions options_;
-  SteadyClock steady_clock_;
   const Clock* clock_;
   std::unique_ptr<model::LanguageModel> model_;
   std::shared_ptr<const model::Text> text_;

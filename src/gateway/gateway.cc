@@ -24,11 +24,6 @@ constexpr std::size_t kMaxWaitingForLease = 4096;
 constexpr std::string_view kTierHeader = "X-Tare-Tier";
 constexpr const char* kPlainText = "text/plain; charset=utf-8";
 
-const Clock* OrSteady(const Clock* clock) {
-  static const SteadyClock steady;
-  return clock != nullptr ? clock : &steady;
-}
-
 // Tells this process's answers from those of others in one log.
 std::string RandomPrefix() {
   std::random_device device;

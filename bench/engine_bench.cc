@@ -11,7 +11,8 @@
 //               of SmolLM2's size, in processor time)
 //   speculation answers that repeat their prompt (text, code, a passage looked up) and free chat:
 //               decode with and without drafts, by turns in one engine; the answers must be equal
-//   pages       memory of 32 half-filled sequences of full length, against reserving the length
+//   pages       memory of 32 half-filled sequences of full length, against reserving the length;
+//               and how many run at a time in that memory when they end half-way
 #include <time.h>
 #include <unistd.h>
 
@@ -190,15 +191,24 @@ void Batching(const Arguments& arguments) {
     std::printf("%-28s %6d %6d %10.1f %9.2f %9.2f %10.3f\n", name, users, count, o.tokens_per_s,
                 o.p50_s, o.p99_s, o.ttft_p50_s);
     std::fflush(stdout);
+    return o;
   };
   const std::vector<int> counts =
       arguments.users.empty() ? std::vector<int>{1, 4, 8, 16, 32} : arguments.users;
   for (const int users : counts) {
     const int chats = std::max(users, 4) * arguments.rounds;
     // One at a time makes the same tokens per second however many wait.
-    serve("one at a time", single, users, std::min(chats, 8), false);
-    serve("continuous batching", local, users, chats, false);
-    if (users == 32) serve("batches of 32 together", local, users, chats, true);
+    const Outcome alone = serve("one at a time", single, users, std::min(chats, 8), false);
+    const Outcome batched = serve("continuous batching", local, users, chats, false);
+    std::printf("  %.2f times the tokens/s of one at a time%s\n",
+                batched.tokens_per_s / alone.tokens_per_s,
+                users == 16 ? " (asked: at least 4)" : "");
+    if (users != 32) continue;
+    const Outcome together = serve("batches of 32 together", local, users, chats, true);
+    std::printf(
+        "  continuous: %.2f times their tokens/s (asked: more than 1), P99 %.2f of theirs (asked: "
+        "less than 1)\n",
+        batched.tokens_per_s / together.tokens_per_s, batched.p99_s / together.p99_s);
   }
 }
 
@@ -214,6 +224,7 @@ void Prefix(const Arguments& arguments) {
   };
   std::vector<TokenId> common;
   for (int i = 0; i < 1000; ++i) common.push_back(token());
+  double without = 0.0;
   for (const char* mode : {"off", "cold", "warm"}) {
     std::vector<std::shared_ptr<Client>> clients;
     for (int user = 0; user < 32; ++user) {
@@ -230,7 +241,13 @@ void Prefix(const Arguments& arguments) {
     for (const auto& client : clients)
       ttft.push_back(ToSeconds(client->WaitForUsage().first_token));
     std::sort(ttft.begin(), ttft.end());
-    std::printf("%-28s %10.3f %10.3f\n", mode, ttft[16], ttft.back());
+    std::printf("%-28s %10.3f %10.3f", mode, ttft[16], ttft.back());
+    if (without == 0.0) {
+      without = ttft[16];
+      std::printf("\n");
+    } else {
+      std::printf("  P50 %.1f times lower (asked: at least 10)\n", without / ttft[16]);
+    }
     std::fflush(stdout);
   }
 }
@@ -309,7 +326,8 @@ void Compaction() {
   std::printf(
       "\ncompaction: %d waves of 64 sequences, 1 in 8 long\npages of %zu KiB, at most %u used; "
       "moved %llu, given back %llu; highest share of stranded pages seen %.0f %%\n"
-      "steps %llu; upkeep %.3f ms in all, longest in one step %.3f ms of the thread's time\n",
+      "steps %llu; upkeep %.3f ms in all, longest in one step %.3f ms of the thread's time (asked: "
+      "at most 1)\n",
       kWaves, stats.page_bytes >> 10, most_pages,
       static_cast<unsigned long long>(stats.pages_moved),
       static_cast<unsigned long long>(stats.pages_returned), 100.0 * worst_share,
@@ -527,6 +545,55 @@ void Pages() {
       (reserved - needed) / (1 << 20), kernels::kTokensPerPage, held / (1 << 20),
       (held - needed) / (1 << 20), 100.0 * (1.0 - (held - needed) / (reserved - needed)),
       100.0 * stats.unused_slot_share, reserved / held);
+  std::printf("asked: at least 62 %% less waste\n");
+}
+
+// The same memory under load: answers that end half-way to the limit on average (uniformly from a
+// quarter of it to three quarters), as many at a time as the scheduler finds room for. A sequence
+// that ends half full is emptier before, so that more than twice as many run; how many depends on
+// how much of it is there from the beginning, the prompt.
+void PagesUnderLoad() {
+  constexpr int kLength = 8192, kSequences = 32, kWarmUp = 10000, kSteps = 30000;
+  std::printf(
+      "\npages under load: memory of %d sequences of %d tokens, sequences that end at 2,048 to "
+      "6,144\n%-22s %12s %22s %14s\n",
+      kSequences, kLength, "prompt's share", "at a time", "times a reservation's",
+      "computed twice");
+  for (const double share : {0.25, 0.5, 2.0 / 3.0, 0.8}) {
+    SchedulerOptions options;
+    options.pool.pages = kLength / kernels::kTokensPerPage * kSequences;
+    options.max_num_seqs = 1000;
+    options.max_num_batched_tokens = 2048;
+    options.max_model_len = kLength;
+    options.prefix_cache = false;
+    Scheduler scheduler = Scheduler::Create(options).value();
+    std::mt19937_64 random(11);
+    std::uint64_t submitted = 0, ended = 0, rows = 0, sequence_steps = 0;
+    for (int step = 0; step < kWarmUp + kSteps || !scheduler.idle(); ++step) {
+      // A few wait at all times, until the last ones may finish.
+      while (step < kWarmUp + kSteps && submitted - ended < scheduler.running() + 4) {
+        const int length = kLength / 4 + static_cast<int>(random() % (kLength / 2));
+        SequenceSpec spec;
+        spec.id = SequenceId{++submitted};
+        spec.prompt.resize(static_cast<std::size_t>(share * length));
+        spec.max_new_tokens = length - static_cast<int>(spec.prompt.size());
+        rows += static_cast<std::uint64_t>(length) - 1;  // the last token is only sampled
+        TARE_CHECK(scheduler.Submit(std::move(spec), Nanos(submitted)).has_value());
+      }
+      const StepPlan plan = scheduler.Plan(Nanos(submitted));
+      std::size_t sampled = 0;
+      for (const PlannedSlice& slice : plan.slices) sampled += slice.wants_logits;
+      ended += scheduler.Commit(plan, std::vector<SampledToken>(sampled)).size();
+      if (step >= kWarmUp && step < kWarmUp + kSteps) sequence_steps += scheduler.running();
+    }
+    const double running = static_cast<double>(sequence_steps) / kSteps;
+    const SchedulerStats stats = scheduler.Stats();
+    std::printf(
+        "%-22.2f %12.1f %22.2f %12.0f %%\n", share, running, running / kSequences,
+        100.0 * (1.0 - static_cast<double>(rows) / static_cast<double>(stats.computed_tokens)));
+    std::fflush(stdout);
+  }
+  std::printf("asked: at least 2.3 times\n");
 }
 
 }  // namespace
@@ -557,7 +624,10 @@ int main(int argc, char** argv) {
   const auto wanted = [&](const char* name) {
     return arguments.experiment == "all" || arguments.experiment == name;
   };
-  if (wanted("pages")) Pages();
+  if (wanted("pages")) {
+    Pages();
+    PagesUnderLoad();
+  }
   if (wanted("compaction")) Compaction();
   if (wanted("prefix")) Prefix(arguments);
   if (wanted("speculation")) Speculation(arguments);

@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <future>
-#include <utility>
-
 #include "base/text.h"
 #include "engine/collecting_sink.h"
 #include "engine/engine.h"
@@ -16,23 +13,6 @@
 
 namespace tare::engine {
 namespace {
-
-// Holds the step thread at its first tokens until it is let go.
-class HoldingSink final : public GenerateSink {
- public:
-  void OnTokens(GenerateChunk) override {
-    if (std::exchange(held_, true)) return;
-    reached.set_value();
-    go_on.get_future().wait();
-  }
-  void OnDone(const GenerateUsage&) override {}
-  void OnError(Error) override {}
-
-  std::promise<void> reached, go_on;
-
- private:
-  bool held_ = false;
-};
 
 class AdapterStoreTest : public testing::Test {
  protected:

@@ -1,12 +1,14 @@
-// A sink for tests that keeps everything and can be waited for.
+// Sinks for tests: one that keeps everything and can be waited for, one that holds the engine up.
 #pragma once
 
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/generate.h"
@@ -71,6 +73,23 @@ class CollectingSink final : public GenerateSink {
   std::optional<Error> error_;
   int chunks_ = 0;
   int terminal_calls_ = 0;
+};
+
+// Holds the step thread at its first tokens until it is let go.
+class HoldingSink final : public GenerateSink {
+ public:
+  void OnTokens(GenerateChunk) override {
+    if (std::exchange(held_, true)) return;
+    reached.set_value();
+    go_on.get_future().wait();
+  }
+  void OnDone(const GenerateUsage&) override {}
+  void OnError(Error) override {}
+
+  std::promise<void> reached, go_on;
+
+ private:
+  bool held_ = false;
 };
 
 }  // namespace tare::engine

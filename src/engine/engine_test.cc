@@ -135,10 +135,11 @@ TEST(EngineTest, ChoicesDifferAndShareThePrompt) {
   EXPECT_EQ(engine->Stats().pages_used, 0u);
 }
 
-TEST(EngineTest, CancellingAThousandFreesAllPages) {
+TEST(EngineTest, CancellingAThousandFreesAllPagesWithinOneStep) {
   EngineOptions options = SmallOptions();
-  options.max_num_seqs = 1000;
+  options.max_num_seqs = 1001;
   options.max_num_batched_tokens = 2000;
+  options.speculation = {};                       // one row a sequence
   options.context_policy = ContextPolicy::kRing;  // answers without an end
   auto engine = StartFake(options);
   std::vector<std::shared_ptr<CollectingSink>> sinks;
@@ -149,14 +150,24 @@ TEST(EngineTest, CancellingAThousandFreesAllPages) {
   }
   sinks.back()->WaitForChunks(3);
   EXPECT_EQ(engine->Stats().running, 1000);
+  // One more, which holds the engine up in its first step and goes on for a second.
+  const auto last = std::make_shared<HoldingSink>();
+  ASSERT_TRUE(engine->Submit(Greedy({1}, 2), last));
+  last->reached.get_future().wait();
+  const EngineStats before = engine->Stats();  // without the step that is held up
   for (const RequestHandle handle : handles) engine->Cancel(handle);
+  last->go_on.set_value();
   for (const auto& sink : sinks) {
     sink->Wait();
     EXPECT_EQ(sink->choice().finish, FinishReason::kCancelled);
   }
   EXPECT_TRUE(engine->Drain(Nanos::max()));
-  EXPECT_EQ(engine->Stats().pages_used, 0u);
-  EXPECT_EQ(engine->Stats().requests_cancelled, 1000u);
+  const EngineStats after = engine->Stats();
+  EXPECT_EQ(after.pages_used, 0u);
+  EXPECT_EQ(after.requests_cancelled, 1000u);
+  // The step after the held one had nothing but the last request's second token.
+  EXPECT_EQ(after.steps, before.steps + 2);
+  EXPECT_EQ(after.computed_tokens, before.computed_tokens + 1000 + 1 + 1);
   engine->Cancel({99999});  // unknown handles are harmless
 }
 

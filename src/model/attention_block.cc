@@ -24,7 +24,7 @@ class GroupedQueryAttention : public AttentionBlock {
     step.activations.Set(x, step.rows, qkv_.cols());
     kernels::MatMul(qkv_, step.activations, projected, 0, step.pool);
     if (step.lora != nullptr) {
-      step.lora->Add(layer, LoraSite::kAttentionInput, x, projected,
+      step.lora->Add(layer, LoraSite::kAttentionInput, x, qkv_.cols(), projected,
                      static_cast<std::int64_t>(width), step.pool);
     }
     float* q = projected;
@@ -55,7 +55,8 @@ class GroupedQueryAttention : public AttentionBlock {
     step.activations.Set(mixed, step.rows, output_.cols());
     kernels::MatMul(output_, step.activations, out, 0, step.pool);
     if (step.lora != nullptr) {
-      step.lora->Add(layer, LoraSite::kAttentionOutput, mixed, out, output_.rows(), step.pool);
+      step.lora->Add(layer, LoraSite::kAttentionOutput, mixed, output_.cols(), out, output_.rows(),
+                     step.pool);
     }
   }
 

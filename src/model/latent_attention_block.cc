@@ -35,6 +35,14 @@ class LatentAttention : public AttentionBlock {
     const auto down_width = static_cast<std::size_t>(down_.rows());
     float* down = ws.projected.Get(rows * down_width);
     kernels::MatMul(down_, step.activations, down, 0, step.pool);
+    // Adds what adapters say of a product.
+    const auto adapt = [&](LoraSite site, const float* from, std::size_t from_stride, float* to,
+                           std::size_t to_stride) {
+      if (step.lora == nullptr) return;
+      step.lora->Add(layer, site, from, static_cast<std::int64_t>(from_stride), to,
+                     static_cast<std::int64_t>(to_stride), step.pool);
+    };
+    adapt(LoraSite::kAttentionInput, x, static_cast<std::size_t>(down_.cols()), down, down_width);
     const std::size_t query_part = down_width - key_width;
     float* keys = ws.keys.Get(rows * key_width);
     float* query_latent = ws.values.Get(rows * q_rank_);
@@ -56,6 +64,7 @@ class LatentAttention : public AttentionBlock {
       float* up = ws.queries.Get(rows * query_stride);
       step.activations.Set(query_latent, step.rows, query_up_.cols());
       kernels::MatMul(query_up_, step.activations, up, 0, step.pool);
+      adapt(LoraSite::kQueryUp, query_latent, q_rank_, up, query_stride);
       queries = up;
     }
     const std::size_t absorbed_width = heads * key_width;
@@ -70,6 +79,7 @@ class LatentAttention : public AttentionBlock {
     });
     Rotate(step, absorbed + kv_rank_, absorbed_width, heads_, key_width);
     PerHead(step, key_up_, queries, query_stride, head_width, absorbed, absorbed_width, key_width);
+    adapt(LoraSite::kKeyUp, queries, query_stride, absorbed, absorbed_width);
 
     step.kv.Write(layer, step.sequences, keys, nullptr, step.pool);
     float* mixed = ws.mixed.Get(rows * heads * kv_rank_);
@@ -78,8 +88,11 @@ class LatentAttention : public AttentionBlock {
     const std::size_t answer_width = heads * value_;
     float* answers = ws.activated.Get(rows * answer_width);
     PerHead(step, value_up_, mixed, heads * kv_rank_, kv_rank_, answers, answer_width, value_);
+    adapt(LoraSite::kValueUp, mixed, heads * kv_rank_, answers, answer_width);
     step.activations.Set(answers, step.rows, output_.cols());
     kernels::MatMul(output_, step.activations, out, 0, step.pool);
+    adapt(LoraSite::kAttentionOutput, answers, answer_width, out,
+          static_cast<std::size_t>(output_.rows()));
   }
 
   std::size_t bytes() const override {

@@ -32,21 +32,53 @@ struct Module {
   std::int64_t column = 0;
 };
 
-// Those of a layer of `base`, in the order of their columns.
-std::vector<Module> ModulesOf(const ModelConfig& base, int layer) {
-  if (base.latent) return {};
+constexpr std::string_view kKeyValueUp = "self_attn.kv_b_proj";
+
+void AddMlp(std::string_view gate, std::string_view up, std::string_view down, std::int64_t hidden,
+            std::int64_t wide, std::vector<Module>& modules) {
+  modules.push_back({gate, LoraSite::kMlpInput, wide, hidden, 0});
+  modules.push_back({up, LoraSite::kMlpInput, wide, hidden, wide});
+  modules.push_back({down, LoraSite::kMlpOutput, hidden, wide, 0});
+}
+
+std::vector<Module> AttentionModules(const ModelConfig& base) {
   const std::int64_t q = std::int64_t{base.heads} * base.head_dim;
-  const std::int64_t k = std::int64_t{base.kv_heads} * base.head_dim;
+  if (!base.latent) {
+    const std::int64_t k = std::int64_t{base.kv_heads} * base.head_dim;
+    return {{"self_attn.q_proj", LoraSite::kAttentionInput, q, base.hidden, 0},
+            {"self_attn.k_proj", LoraSite::kAttentionInput, k, base.hidden, q},
+            {"self_attn.v_proj", LoraSite::kAttentionInput, k, base.hidden, q + k},
+            {"self_attn.o_proj", LoraSite::kAttentionOutput, base.hidden, q, 0}};
+  }
+  const LatentAttentionConfig& latent = *base.latent;
+  const std::int64_t heads = base.heads;
+  const bool direct = latent.q_rank == 0;
   std::vector<Module> modules = {
-      {"self_attn.q_proj", LoraSite::kAttentionInput, q, base.hidden, 0},
-      {"self_attn.k_proj", LoraSite::kAttentionInput, k, base.hidden, q},
-      {"self_attn.v_proj", LoraSite::kAttentionInput, k, base.hidden, q + k},
-      {"self_attn.o_proj", LoraSite::kAttentionOutput, base.hidden, q, 0}};
-  if (base.experts && layer >= base.experts->leading_dense_layers) return modules;
-  const std::int64_t wide = base.intermediate;
-  modules.push_back({"mlp.gate_proj", LoraSite::kMlpInput, wide, base.hidden, 0});
-  modules.push_back({"mlp.up_proj", LoraSite::kMlpInput, wide, base.hidden, wide});
-  modules.push_back({"mlp.down_proj", LoraSite::kMlpOutput, base.hidden, wide, 0});
+      {"self_attn.kv_a_proj_with_mqa", LoraSite::kAttentionInput, latent.kv_rank + latent.rope_dim,
+       base.hidden, direct ? q : latent.q_rank},
+      {kKeyValueUp, LoraSite::kKeyUp, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank,
+       0},
+      {"self_attn.o_proj", LoraSite::kAttentionOutput, base.hidden, heads * latent.value_dim, 0}};
+  if (direct) {
+    modules.push_back({"self_attn.q_proj", LoraSite::kAttentionInput, q, base.hidden, 0});
+  } else {
+    modules.push_back(
+        {"self_attn.q_a_proj", LoraSite::kAttentionInput, latent.q_rank, base.hidden, 0});
+    modules.push_back({"self_attn.q_b_proj", LoraSite::kQueryUp, q, latent.q_rank, 0});
+  }
+  return modules;
+}
+
+// Those of a layer of `base`. Experts that are chosen among are none of them.
+std::vector<Module> ModulesOf(const ModelConfig& base, int layer) {
+  std::vector<Module> modules = AttentionModules(base);
+  if (!base.experts || layer < base.experts->leading_dense_layers) {
+    AddMlp("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", base.hidden, base.intermediate,
+           modules);
+  } else if (base.experts->shared_intermediate > 0) {
+    AddMlp("mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",
+           "mlp.shared_experts.down_proj", base.hidden, base.experts->shared_intermediate, modules);
+  }
   return modules;
 }
 
@@ -125,16 +157,19 @@ class LoraLoader {
     TARE_RETURN_IF_ERROR(CheckTargets());
     std::unique_ptr<LoraAdapter> adapter(new LoraAdapter());
     adapter->layers_.resize(static_cast<std::size_t>(base_.layers));
+    adapter->modules_ = static_cast<int>(pairs_.size());
     for (int layer = 0; layer < base_.layers; ++layer) {
       for (std::size_t site = 0; site < kLoraSites; ++site) {
         TARE_RETURN_IF_ERROR(PackSite(layer, static_cast<LoraSite>(site), *adapter));
       }
+      TARE_RETURN_IF_ERROR(PackHeads(layer, *adapter));
     }
     return std::unique_ptr<const LoraAdapter>(std::move(adapter));
   }
 
  private:
   using Key = std::pair<int, std::string_view>;  // layer and Module::name
+  using Packed = std::shared_ptr<const kernels::PackedMatrix>;
 
   Status CheckFolder() const {
     std::error_code code;
@@ -210,9 +245,11 @@ class LoraLoader {
       if (parsed.in_layer == module.name) return module;
       known += (known.empty() ? "" : ", ") + std::string(module.name);
     }
-    if (known.empty()) {
-      return Misfit("tensor '{}': adapters for models of the family {} cannot be loaded", name,
-                    base_.family);
+    if (parsed.in_layer.starts_with("mlp.experts")) {
+      return Misfit(
+          "tensor '{}' is of an expert that is chosen among; adapters of those cannot be loaded, "
+          "in layer {} those of {} can",
+          name, parsed.layer, known);
     }
     return Misfit(
         "tensor '{}' is for '{}', which this base has not or not as a plain linear "
@@ -260,40 +297,103 @@ class LoraLoader {
     }
   }
 
-  Result<kernels::PackedMatrix> Pack(kernels::WeightType type, std::int64_t rows, std::int64_t cols,
-                                     const std::vector<float>& values) {
-    return kernels::PackedMatrix::Pack(
-        type, {kernels::StoredType::kF32, rows, cols, std::as_bytes(std::span(values))}, pool_);
+  Result<Packed> Pack(kernels::WeightType type, std::int64_t rows, std::int64_t cols,
+                      const std::vector<float>& values, LoraAdapter& adapter) {
+    TARE_TRY(kernels::PackedMatrix packed,
+             kernels::PackedMatrix::Pack(
+                 type, {kernels::StoredType::kF32, rows, cols, std::as_bytes(std::span(values))},
+                 pool_));
+    adapter.bytes_ += packed.bytes();
+    return std::make_shared<const kernels::PackedMatrix>(std::move(packed));
+  }
+
+  // The wide matrix of a product's two, [outputs, rank].
+  Result<Packed> PackB(std::int64_t rows, std::int64_t rank, const std::vector<float>& values,
+                       LoraAdapter& adapter) {
+    adapter.max_rank_ = std::max(adapter.max_rank_, static_cast<int>(rank));
+    return Pack(rank <= kSmallRank ? kernels::WeightType::kF32 : type_, rows, rank, values,
+                adapter);
+  }
+
+  static std::vector<LoraMatrices>& Site(LoraAdapter& adapter, int layer, LoraSite site) {
+    return adapter.layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(site)];
+  }
+
+  std::vector<float> ScaledB(const Pair& pair) const {
+    std::vector<float> values;
+    AppendRows(*pair.b, values);
+    const auto scale = static_cast<float>(config_.ScaleOf(pair.module));
+    for (float& value : values) value *= scale;
+    return values;
   }
 
   Status PackSite(int layer, LoraSite site, LoraAdapter& adapter) {
-    LoraMatrices& to =
-        adapter.layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(site)];
-    std::vector<float> stack, values;
+    LoraMatrices to;
+    std::vector<float> stack;
     std::int64_t ranks = 0, inputs = 0;
     for (const Module& module : ModulesOf(base_, layer)) {
       const auto found = pairs_.find({layer, module.name});
-      if (module.site != site || found == pairs_.end()) continue;
+      if (module.site != site || module.name == kKeyValueUp || found == pairs_.end()) continue;
       const Pair& pair = found->second;
       const std::int64_t rank = pair.a->shape[0];
       AppendRows(*pair.a, stack);
-      values.clear();
-      AppendRows(*pair.b, values);
-      const auto scale = static_cast<float>(config_.ScaleOf(pair.module));
-      for (float& value : values) value *= scale;
-      LoraPart part{{}, ranks, module.column};
-      const auto type = rank <= kSmallRank ? kernels::WeightType::kF32 : type_;
-      TARE_TRY(part.b, Pack(type, module.outputs, rank, values));
-      adapter.bytes_ += part.b.bytes();
-      adapter.max_rank_ = std::max(adapter.max_rank_, static_cast<int>(rank));
-      ++adapter.modules_;
+      LoraPart part{nullptr, ranks, module.column};
+      TARE_TRY(part.b, PackB(module.outputs, rank, ScaledB(pair), adapter));
       to.parts.push_back(std::move(part));
       ranks += rank;
       inputs = module.inputs;
     }
     if (to.parts.empty()) return {};
-    TARE_TRY(to.a, Pack(type_, ranks, inputs, stack));
-    adapter.bytes_ += to.a.bytes();
+    TARE_TRY(to.a, Pack(type_, ranks, inputs, stack, adapter));
+    Site(adapter, layer, site).push_back(std::move(to));
+    return {};
+  }
+
+  // kv_b of latent attention, as the absorbed form uses it.
+  Status PackHeads(int layer, LoraAdapter& adapter) {
+    const auto found = pairs_.find({layer, kKeyValueUp});
+    if (found == pairs_.end()) return {};
+    const LatentAttentionConfig& latent = *base_.latent;
+    const std::int64_t ranks = found->second.a->shape[0];
+    const auto rank = static_cast<std::size_t>(ranks);
+    const auto wide = static_cast<std::size_t>(latent.kv_rank);
+    const auto nope = static_cast<std::size_t>(latent.nope_dim);
+    const auto value = static_cast<std::size_t>(latent.value_dim);
+    std::vector<float> a;
+    AppendRows(*found->second.a, a);
+    const std::vector<float> b = ScaledB(found->second);  // [heads, nope + value, rank]
+
+    std::vector<float> back(a.size());  // A transposed
+    for (std::size_t r = 0; r < rank; ++r) {
+      for (std::size_t c = 0; c < wide; ++c) back[c * rank + r] = a[r * wide + c];
+    }
+    TARE_TRY(const Packed shared_back, PackB(latent.kv_rank, ranks, back, adapter));
+    TARE_TRY(const Packed shared_a, Pack(type_, ranks, latent.kv_rank, a, adapter));
+    for (int head = 0; head < base_.heads; ++head) {
+      const auto from = b.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(head) *
+                                                                (nope + value) * rank);
+      std::vector<float> keys(rank * nope);  // this head's part of B, transposed
+      for (std::size_t i = 0; i < nope; ++i) {
+        for (std::size_t r = 0; r < rank; ++r) {
+          keys[r * nope + i] = from[static_cast<std::ptrdiff_t>(i * rank + r)];
+        }
+      }
+      LoraMatrices key_up;
+      TARE_TRY(key_up.a, Pack(type_, ranks, latent.nope_dim, keys, adapter));
+      key_up.input = std::int64_t{head} * (latent.nope_dim + latent.rope_dim);
+      key_up.parts.push_back(
+          {shared_back, 0, std::int64_t{head} * (latent.kv_rank + latent.rope_dim)});
+      Site(adapter, layer, LoraSite::kKeyUp).push_back(std::move(key_up));
+
+      const auto values_from = from + static_cast<std::ptrdiff_t>(nope * rank);
+      const std::vector<float> values(values_from,
+                                      values_from + static_cast<std::ptrdiff_t>(value * rank));
+      LoraMatrices value_up{shared_a, std::int64_t{head} * latent.kv_rank, {}};
+      LoraPart part{nullptr, 0, std::int64_t{head} * latent.value_dim};
+      TARE_TRY(part.b, PackB(latent.value_dim, ranks, values, adapter));
+      value_up.parts.push_back(std::move(part));
+      Site(adapter, layer, LoraSite::kValueUp).push_back(std::move(value_up));
+    }
     return {};
   }
 
@@ -311,10 +411,16 @@ std::uint64_t LoraAdapter::MostBytes(std::uint64_t file_bytes, const ModelConfig
   // 16-bit values of small ranks and beside an F32 base become floats. Every A is packed in groups
   // of 16 rows, whatever its rank: at most 15 more a site, as wide as the site's input.
   const auto u = [](int value) { return static_cast<std::uint64_t>(value); };
-  const std::uint64_t inputs =
+  std::uint64_t inputs =
       2 * u(base.hidden) + u(base.heads) * u(base.head_dim) + u(base.intermediate);
+  std::uint64_t copies = 2;
+  if (base.latent) {  // of kv_b, A is kept twice, and B has a small matrix for each head
+    inputs += u(base.latent->q_rank) + u(base.latent->kv_rank) +
+              u(base.heads) * (u(base.latent->nope_dim) + u(base.latent->value_dim));
+    copies = 4;
+  }
   const std::uint64_t value = base_type == kernels::WeightType::kF32 ? 4 : 2;
-  return 2 * file_bytes + u(base.layers) * 15 * inputs * value;
+  return copies * file_bytes + u(base.layers) * 15 * inputs * value;
 }
 
 Result<std::unique_ptr<const LoraAdapter>> LoraAdapter::Load(const fs::path& folder,

@@ -3,6 +3,8 @@
 // adapter_config.json and adapter_model.safetensors.
 //
 // Layers that share their input (q, k and v; gate and up) share one product with their As, stacked.
+// What kv_b of latent attention gets follows its absorbed form (latent_attention_block.cc): with B
+// cut into heads' parts U and V, a head's query a gets A^T (U^T a) and its answer m gets V (A m).
 // The scale is in B. A and B are computed with in F32 beside a base in F32, else in BF16; where a
 // rank is so small that BF16 cells would be mostly padding, B stays in F32.
 //
@@ -25,23 +27,27 @@ namespace tare::model {
 
 // The products of a layer that adapters add to.
 enum class LoraSite {
-  kAttentionInput,   // [q | k | v]
+  kAttentionInput,   // [q | k | v]; latent: [q or q_a | kv_a]
   kAttentionOutput,  // o
-  kMlpInput,         // [gate | up]
+  kMlpInput,         // [gate | up], of the layer or its shared experts
   kMlpOutput,        // down
+  kQueryUp,          // latent: q_b
+  kKeyUp,            // latent, for each head: its part of kv_b for keys, transposed
+  kValueUp,          // latent, for each head: its part of kv_b for values
 };
-inline constexpr std::size_t kLoraSites = 4;
+inline constexpr std::size_t kLoraSites = 7;
 
 // One linear layer among those that share an input.
 struct LoraPart {
-  kernels::PackedMatrix b;  // [outputs, rank], scaled
-  std::int64_t first = 0;   // its rows in the stack of As
-  std::int64_t column = 0;  // of the base's product, where its outputs begin
+  std::shared_ptr<const kernels::PackedMatrix> b;  // [outputs, rank], scaled; heads may share it
+  std::int64_t first = 0;                          // its rows in the stack of As
+  std::int64_t column = 0;                         // of the base's product, where its outputs begin
 };
 
 struct LoraMatrices {
-  kernels::PackedMatrix a;      // [sum of ranks, inputs]
-  std::vector<LoraPart> parts;  // empty: the adapter leaves this product alone
+  std::shared_ptr<const kernels::PackedMatrix> a;  // [sum of ranks, inputs]; heads may share it
+  std::int64_t input = 0;                          // of a row of inputs, where these begin
+  std::vector<LoraPart> parts;
 };
 
 class LoraAdapter {
@@ -53,7 +59,8 @@ class LoraAdapter {
   int modules() const { return modules_; }  // linear layers it adds to
   int max_rank() const { return max_rank_; }
 
-  const LoraMatrices& At(int layer, LoraSite site) const {
+  // One, or one for each head; empty: the adapter leaves this product alone.
+  const std::vector<LoraMatrices>& At(int layer, LoraSite site) const {
     return layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(site)];
   }
 
@@ -76,7 +83,7 @@ class LoraAdapter {
   std::size_t bytes_ = 0;
   int modules_ = 0;
   int max_rank_ = 0;
-  std::vector<std::array<LoraMatrices, kLoraSites>> layers_;
+  std::vector<std::array<std::vector<LoraMatrices>, kLoraSites>> layers_;
 };
 
 }  // namespace tare::model

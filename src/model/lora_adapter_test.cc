@@ -103,11 +103,20 @@ TEST_F(LoraAdapterTest, NarrowTypesStayClose) {
 
 // Sequences with different adapters and without one, in one step, against each alone: bit for bit.
 TEST_F(LoraAdapterTest, CompanyChangesNoBit) {
-  const AdapterFolder first(adapters_.at("all")), second(adapters_.at("all"), "other"),
-      third(adapters_.at("patterns"));
-  for (const auto type :
-       {kernels::WeightType::kF32, kernels::WeightType::kBf16, kernels::WeightType::kInt4}) {
-    const auto model = Base("llama", type);
+  const struct {
+    const char* base;
+    const char* two_of;
+    const char* other;
+    kernels::WeightType type;
+  } kTries[] = {{"llama", "all", "patterns", kernels::WeightType::kF32},
+                {"llama", "all", "patterns", kernels::WeightType::kBf16},
+                {"llama", "all", "patterns", kernels::WeightType::kInt4},
+                {"deepseek_v3", "latent", "latent", kernels::WeightType::kF32},
+                {"deepseek_v3", "latent", "latent", kernels::WeightType::kBf16}};
+  for (const auto& [base, two_of, other, type] : kTries) {
+    const AdapterFolder first(adapters_.at(two_of)), second(adapters_.at(two_of), "other"),
+        third(adapters_.at(other), "third");
+    const auto model = Base(base, type);
     const auto a = Load(first, *model), b = Load(second, *model), c = Load(third, *model);
     const LoraAdapter* all[] = {a.get(), nullptr, b.get(), c.get(), nullptr, a.get()};
     const int lengths[] = {1, 3, 17, 33, 1, 20};
@@ -188,8 +197,16 @@ TEST_F(LoraAdapterTest, EveryLoadIsAnother) {
 
 TEST_F(LoraAdapterTest, RefusesWhatDoesNotFitTheBase) {
   EXPECT_THAT(ErrorWith([](TinyAdapter&) {}, "qwen3"), HasSubstr("it was trained for"));
-  EXPECT_THAT(ErrorWith([](TinyAdapter&) {}, "deepseek_v3"),
-              HasSubstr("family deepseek_v3 cannot be loaded"));
+  EXPECT_THAT(ErrorWith([](TinyAdapter&) {}, "deepseek_v3"), HasSubstr("'self_attn.k_proj'"));
+  EXPECT_THAT(ErrorWith(
+                  [](TinyAdapter& one) {
+                    one.tensors.clear();
+                    one.tensors
+                        ["base_model.model.model.layers.1.mlp.experts.3.up_proj.lora_A."
+                         "weight"] = {8, 64};
+                  },
+                  "deepseek_v3"),
+              testing::AllOf(HasSubstr("of an expert"), HasSubstr("mlp.shared_experts.up_proj")));
   EXPECT_THAT(ErrorWith([](TinyAdapter&) {}, "qwen3_moe"), HasSubstr("'mlp.down_proj'"));
   const auto q = [](const char* layer, const char* end) {
     return std::string("base_model.model.model.layers.") + layer + ".self_attn.q_proj." + end;

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kRowsPerShare = 16;
 
 // What groups of one job must have in common.
-auto KindOf(const LoraPart& part) { return std::pair(part.b.type(), part.b.cols()); }
+auto KindOf(const LoraPart& part) { return std::pair(part.b->type(), part.b->cols()); }
 
 void Grow(std::vector<float>& buffer, std::size_t size) {
   if (buffer.size() < size) buffer = std::vector<float>(size);
@@ -40,22 +40,21 @@ bool LoraBatch::Begin(const ForwardInput& input) {
   return count_ > 0;
 }
 
-void LoraBatch::Add(int layer, LoraSite site, const float* x, float* y, std::int64_t stride,
-                    ThreadPool& pool) {
-  active_.clear();
+void LoraBatch::Add(int layer, LoraSite site, const float* x, std::int64_t x_stride, float* y,
+                    std::int64_t y_stride, ThreadPool& pool) {
+  uses_.clear();
   tasks_.clear();
-  std::size_t shrunk = 0, grown = 0, inputs = 0;
+  std::size_t shrunk = 0, grown = 0;
   for (std::size_t i = 0; i < count_; ++i) {
     const Member& member = members_[i];
-    const LoraMatrices& matrices = member.adapter->At(layer, site);
-    if (matrices.parts.empty()) continue;
-    active_.push_back(&member);
-    inputs = static_cast<std::size_t>(matrices.a.cols());
-    const auto width = static_cast<std::size_t>(matrices.a.rows());
-    for (const LoraPart& part : matrices.parts) {
-      tasks_.push_back({&member, &part, shrunk + static_cast<std::size_t>(part.first), width, 0});
+    for (const LoraMatrices& matrices : member.adapter->At(layer, site)) {
+      uses_.push_back({&member, &matrices});
+      const auto width = static_cast<std::size_t>(matrices.a->rows());
+      for (const LoraPart& part : matrices.parts) {
+        tasks_.push_back({&member, &part, shrunk + static_cast<std::size_t>(part.first), width, 0});
+      }
+      shrunk += width * member.rows.size();
     }
-    shrunk += width * member.rows.size();
   }
   if (tasks_.empty()) return;
   Grow(shrunk_, shrunk);
@@ -63,16 +62,16 @@ void LoraBatch::Add(int layer, LoraSite site, const float* x, float* y, std::int
   // All adapters' A at once.
   groups_.clear();
   float* to = shrunk_.data();
-  for (const Member* member : active_) {
-    const kernels::PackedMatrix& a = member->adapter->At(layer, site).a;
-    groups_.push_back({&a, static_cast<std::int64_t>(member->rows.size()), to, 0});
-    to += member->rows.size() * static_cast<std::size_t>(a.rows());
+  for (const Use& use : uses_) {
+    const std::size_t rows = use.member->rows.size();
+    groups_.push_back({use.matrices->a.get(), static_cast<std::int64_t>(rows), to, 0});
+    to += rows * static_cast<std::size_t>(use.matrices->a->rows());
   }
   grouped_.Run(
       groups_,
       [&](std::size_t group, std::int64_t row, float*) {
-        return x + static_cast<std::size_t>(active_[group]->rows[static_cast<std::size_t>(row)]) *
-                       inputs;
+        const Use& use = uses_[group];
+        return x + use.member->rows[static_cast<std::size_t>(row)] * x_stride + use.matrices->input;
       },
       pool);
 
@@ -82,7 +81,7 @@ void LoraBatch::Add(int layer, LoraSite site, const float* x, float* y, std::int
   first_rows_.assign(1, 0);
   for (Task& task : tasks_) {
     task.to = grown;
-    grown += task.member->rows.size() * static_cast<std::size_t>(task.part->b.rows());
+    grown += task.member->rows.size() * static_cast<std::size_t>(task.part->b->rows());
     first_rows_.push_back(first_rows_.back() + task.member->rows.size());
   }
   Grow(grown_, grown);
@@ -91,7 +90,7 @@ void LoraBatch::Add(int layer, LoraSite site, const float* x, float* y, std::int
     groups_.clear();
     for (; end < tasks_.size() && KindOf(*tasks_[end].part) == KindOf(*tasks_[begin].part); ++end) {
       const Task& task = tasks_[end];
-      groups_.push_back({&task.part->b, static_cast<std::int64_t>(task.member->rows.size()),
+      groups_.push_back({task.part->b.get(), static_cast<std::int64_t>(task.member->rows.size()),
                          grown_.data() + task.to, 0});
     }
     grouped_.Run(
@@ -112,10 +111,10 @@ void LoraBatch::Add(int layer, LoraSite site, const float* x, float* y, std::int
       while (begin >= first_rows_[at + 1]) ++at;
       const Task& task = tasks_[at];
       const std::size_t row = begin - first_rows_[at];
-      const auto outputs = static_cast<std::size_t>(task.part->b.rows());
+      const auto outputs = static_cast<std::size_t>(task.part->b->rows());
       const float* from = grown_.data() + task.to + row * outputs;
       float* out =
-          y + static_cast<std::int64_t>(task.member->rows[row]) * stride + task.part->column;
+          y + static_cast<std::int64_t>(task.member->rows[row]) * y_stride + task.part->column;
       for (std::size_t i = 0; i < outputs; ++i) out[i] += from[i];
     }
   });

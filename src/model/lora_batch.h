@@ -23,15 +23,20 @@ class LoraBatch {
   // Takes in whose rows are whose. False when no row has an adapter.
   bool Begin(const ForwardInput& input);
 
-  // y[row, ...] += B A x[row] for the rows whose adapter has this product. x: [rows, inputs], y:
-  // [rows, stride].
-  void Add(int layer, LoraSite site, const float* x, float* y, std::int64_t stride,
-           ThreadPool& pool);
+  // y[row, ...] += B A x[row, ...] for the rows whose adapter has this product. x: [rows,
+  // x_stride], y: [rows, y_stride].
+  void Add(int layer, LoraSite site, const float* x, std::int64_t x_stride, float* y,
+           std::int64_t y_stride, ThreadPool& pool);
 
  private:
   struct Member {
     const LoraAdapter* adapter = nullptr;
     std::vector<std::int32_t> rows;
+  };
+  // One product with As of one adapter.
+  struct Use {
+    const Member* member = nullptr;
+    const LoraMatrices* matrices = nullptr;
   };
   // One linear layer of one adapter.
   struct Task {
@@ -44,7 +49,7 @@ class LoraBatch {
 
   std::vector<Member> members_;  // keeps the memory of earlier steps
   std::size_t count_ = 0;        // of members_, this step's
-  std::vector<const Member*> active_;
+  std::vector<Use> uses_;
   std::vector<kernels::MatMulGroup> groups_;
   std::vector<Task> tasks_;
   std::vector<std::size_t> first_rows_;  // of each task, counted over all

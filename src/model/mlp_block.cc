@@ -14,17 +14,17 @@ class GatedMlp : public FeedForwardBlock {
     float* activated = step.workspace.activated.Get(rows * size);
     step.activations.Set(x, step.rows, gate_up_.cols());
     kernels::MatMul(gate_up_, step.activations, projected, 0, step.pool);
-    const bool adapted = step.lora != nullptr && adapted_layer_ >= 0;
-    if (adapted) {
-      step.lora->Add(adapted_layer_, LoraSite::kMlpInput, x, projected,
+    if (step.lora != nullptr) {
+      step.lora->Add(layer_, LoraSite::kMlpInput, x, gate_up_.cols(), projected,
                      2 * std::int64_t{intermediate_}, step.pool);
     }
     kernels::SiluMultiply(projected, projected + size, 2 * std::int64_t{intermediate_}, step.rows,
                           intermediate_, activated, step.pool);
     step.activations.Set(activated, step.rows, down_.cols());
     kernels::MatMul(down_, step.activations, out, 0, step.pool);
-    if (adapted) {
-      step.lora->Add(adapted_layer_, LoraSite::kMlpOutput, activated, out, down_.rows(), step.pool);
+    if (step.lora != nullptr) {
+      step.lora->Add(layer_, LoraSite::kMlpOutput, activated, down_.cols(), out, down_.rows(),
+                     step.pool);
     }
   }
 
@@ -35,7 +35,7 @@ class GatedMlp : public FeedForwardBlock {
                                                         bool shared_expert) {
     auto block = std::make_unique<GatedMlp>();
     block->intermediate_ = intermediate;
-    block->adapted_layer_ = shared_expert ? -1 : layer;
+    block->layer_ = layer;
     const char* suffix = shared_expert ? "_shexp" : "";
     const auto name = [&](const char* part) {
       return LayerName(layer, std::string(part) + suffix + ".weight");
@@ -49,7 +49,7 @@ class GatedMlp : public FeedForwardBlock {
 
  private:
   int intermediate_ = 0;
-  int adapted_layer_ = -1;  // as adapters number it; -1: they leave this one alone
+  int layer_ = 0;  // for adapters, which number them alike
   kernels::PackedMatrix gate_up_;
   kernels::PackedMatrix down_;
 };

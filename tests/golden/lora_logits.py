@@ -32,6 +32,11 @@ ADAPTERS = {
     "biases": ("qwen2", {"r": 24, "lora_alpha": 12, "target_modules": ["k_proj", "v_proj", "down_proj"]}),
     "head_norms": ("qwen3", {"r": 5, "lora_alpha": 5, "target_modules": ["q_proj", "k_proj", "o_proj"],
                              "layers_to_transform": [1]}),
+    "latent": ("deepseek_v3", {"r": 8, "lora_alpha": 4, "target_modules": [
+        "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "gate_proj", "up_proj",
+        "down_proj"]}),
+    "latent_direct": ("deepseek_v2_lite", {"r": 20, "lora_alpha": 10, "target_modules": [
+        "q_proj", "kv_b_proj", "shared_experts.down_proj"]}),
     "beside_experts": ("qwen3_moe", {"r": 8, "lora_alpha": 8, "target_modules": ["q_proj", "o_proj"]}),
 }
 
@@ -54,6 +59,9 @@ def main() -> int:
                     fill(key, value)
             model.tie_weights()
             plain = model(torch.tensor([PROMPTS[0]])).logits[0]
+            # Of types it knows as mixtures, the library would take gate_proj and the like to mean the
+            # experts, which are no linear layers there.
+            model.config.model_type = "plain"
             adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **settings)).eval()
             for key, value in peft.get_peft_model_state_dict(adapted).items():
                 value.copy_(torch.from_numpy(weights(key, value.shape)))

@@ -130,6 +130,21 @@ TEST_F(LocalEmbeddingsTest, ABatchIsItsSinglesBitForBit) {
   EXPECT_EQ(batch["usage"], (json{{"prompt_tokens", tokens}, {"total_tokens", tokens}}));
 }
 
+// What a start shows as a first request follows from it.
+TEST_F(LocalEmbeddingsTest, ARouteOfAnotherNameIsKnownToMakeEmbeddings) {
+  EXPECT_TRUE(upstream_->Models().front().embeds);
+  RouterConfig config;
+  UpstreamConfig here;
+  here.remote.name = "here";
+  here.local = upstream_;
+  config.upstreams = {here};
+  config.routes = {{.model = "vectors", .targets = {{"here", "mini"}}}};
+  const auto router = Router::Create(std::move(config));
+  ASSERT_TRUE(router) << router.error().message;
+  EXPECT_EQ((*router)->Models().front().id, "vectors");
+  EXPECT_TRUE((*router)->Models().front().embeds);
+}
+
 TEST_F(LocalEmbeddingsTest, TokenIdsAreTheTextTheyStandFor) {
   const auto [status, text] = Embed({{"input", "ab"}});  // [CLS] a ##b [SEP]
   const auto [ids_status, ids] = Embed({{"input", {2, 5, 32, 3}}});

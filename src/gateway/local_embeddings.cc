@@ -159,7 +159,7 @@ LocalEmbeddings::LocalEmbeddings(std::string name, std::shared_ptr<engine::Embed
 LocalEmbeddings::~LocalEmbeddings() { impl_->door->Close(); }
 
 std::vector<ModelInfo> LocalEmbeddings::Models() const {
-  return {{impl_->name, impl_->created, impl_->embedder->max_length()}};
+  return {{impl_->name, impl_->created, impl_->embedder->max_length(), "", /*embeds=*/true}};
 }
 
 bool LocalEmbeddings::Ready() const { return !impl_->embedder->Stats().draining; }

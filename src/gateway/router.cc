@@ -197,7 +197,11 @@ std::vector<ModelInfo> Router::Models() const {
   for (const Route& route : impl_->Now()->routes) {
     int longest = 0;
     for (const Target& target : route.targets) longest = std::max(longest, target.max_model_len);
-    models.push_back({route.model, impl_->created, longest, ""});
+    const bool embeds = std::ranges::any_of(route.targets, [](const Target& target) {
+      const std::shared_ptr<Upstream>& local = target.server->config.local;
+      return local != nullptr && std::ranges::any_of(local->Models(), &ModelInfo::embeds);
+    });
+    models.push_back({route.model, impl_->created, longest, "", embeds});
   }
   const std::size_t routes = models.size();
   for (const Route& route : impl_->Now()->routes) {

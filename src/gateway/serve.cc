@@ -365,13 +365,18 @@ class Service {
 
   void PrintExample() {
     serving_.store(true);
-    const std::string model = router_ != nullptr ? router_->Models().front().id
-                                                 : models_.Current().front()->spec.served_name;
     const char* key = access_->open() ? "" : "-H 'Authorization: Bearer KEY' ";
-    const ModelSet own = models_.Current();
-    const bool embeds = std::any_of(own.begin(), own.end(), [&](const auto& loaded) {
-      return loaded->embedder != nullptr && loaded->spec.served_name == model;
-    });
+    std::string model;
+    bool embeds = false;
+    if (router_ != nullptr) {
+      const ModelInfo first = router_->Models().front();
+      model = first.id;
+      embeds = first.embeds;
+    } else {
+      const auto first = models_.Current().front();
+      model = first->spec.served_name;
+      embeds = first->embedder != nullptr;
+    }
     Print(log_,
           "try       curl {}/v1/{} {}-H 'Content-Type: application/json' -d "
           "'{{\"model\":\"{}\",{}}}'",

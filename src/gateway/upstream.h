@@ -40,6 +40,7 @@ struct ModelInfo {
   std::int64_t created = 0;  // Unix seconds
   int max_model_len = 0;     // tokens; 0 when unknown
   std::string parent;        // of an adapter: the model it adds to
+  bool embeds = false;       // known to make embeddings; of servers elsewhere it is not known
 };
 
 // Thread safety: all methods may be called from any thread; Chat returns without waiting for an

@@ -1,12 +1,16 @@
 // tare serve: puts a model, other servers, or both behind one OpenAI-compatible address.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "apps/tare/commands.h"
 #include "apps/tare/local_model_flags.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "gateway/serve.h"
 #include "model/load.h"
@@ -18,6 +22,7 @@ struct ServeWords {
   LocalModelFlags model;
   std::string config;
   bool check_config = false;
+  bool json = false;
   std::string name;
   std::string host = "127.0.0.1";
   int port = 8000;
@@ -104,11 +109,40 @@ Result<gateway::ServeOptions> ToOptions(const ServeWords& words) {
   return options;
 }
 
+// The summary, or every mistake, on stderr; with --json as one document on stdout too.
+int CheckConfig(const ServeWords& words, const gateway::ServeOptions& options) {
+  const auto summary = gateway::CheckConfig(options);
+  if (words.json) {
+    nlohmann::json out = {{"valid", summary.has_value()}, {"config", words.config}};
+    if (summary) {
+      out["models"] = summary->routes;
+      out["keys"] = summary->keys;
+      out["tenants"] = summary->tenants;
+      out["open"] = summary->open;
+      out["warnings"] = summary->warnings;
+    } else {
+      out["errors"] = Split(summary.error().message, '\n');
+    }
+    fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  if (!summary) return Report(summary.error());
+  if (words.json) return kSuccess;
+  for (const std::string& route : summary->routes) fmt::print(stderr, "{}\n", route);
+  fmt::print(stderr, "keys: {}; tenants: {}\n",
+             summary->open ? "none, open to all who can connect" : std::to_string(summary->keys),
+             summary->tenants);
+  for (const std::string& warning : summary->warnings) {
+    fmt::print(stderr, "warning: {}\n", warning);
+  }
+  if (!words.config.empty()) fmt::print(stderr, "'{}' is valid\n", words.config);
+  return kSuccess;
+}
+
 int Run(const ServeWords& words) {
   auto options = ToOptions(words);
   if (!options) return Report(options.error());
-  const Status served = words.check_config ? gateway::CheckConfig(*options, stderr)
-                                           : gateway::Serve(*options, stderr);
+  if (words.check_config) return CheckConfig(words, *options);
+  const Status served = gateway::Serve(*options, stderr);
   return served ? kSuccess : Report(served.error());
 }
 
@@ -149,6 +183,8 @@ void AddServe(CLI::App& app, Invocation& invocation) {
                       "tenants; or the routing.yaml of tare advise");
   command->add_flag("--check-config", words->check_config,
                     "Only read the configuration and say what is wrong with it");
+  command->add_flag("--json", words->json, "What --check-config finds as one JSON document")
+      ->needs("--check-config");
   command->footer(
       "Example:\n"
       "  tare serve model.gguf --dtype int4 --port 8000\n"

@@ -67,18 +67,25 @@ void ReadKey(const config::Value& value, GatewayConfig& out) {
   }
   key->batch = value["tier"].ChoiceOr<bool>(false, {{"interactive", false}, {"batch", true}});
   const config::Value hash = value["sha256"];
+  const bool named = value["key_env"].present() || value["key_file"].present();
   const std::string secret = ReadSecret(value, "key");
-  if (hash.present() == !secret.empty()) {
+  bool usable = true;
+  if (hash.present() == named) {
     value.AddError("give one of sha256 (printf %s KEY | sha256sum), key_env and key_file");
-  } else if (!secret.empty()) {
+    usable = false;
+  } else if (named) {
     key->hash = HashKey(secret);
+    usable = !secret.empty();  // else ReadSecret said why
   } else if (const auto parsed = ParseKeyHash(hash.String())) {
     key->hash = *parsed;
   } else {
     hash.AddError("it must be 64 hex digits");
+    usable = false;
   }
   for (const auto& known : out.access.keys) {
-    if (known->hash == key->hash) value.AddError("key '{}' is the same one", known->name);
+    if (usable && known->hash == key->hash) {
+      value.AddError("key '{}' is the same one", known->name);
+    }
   }
   out.access.keys.push_back(std::move(key));
 }
@@ -89,8 +96,27 @@ void ReadAdmin(const config::Value& value, AdminConfig& admin) {
   admin.host = value["host"].StringOr(admin.host);
   admin.port = static_cast<std::uint16_t>(value["port"].Int(0, 65535));
   const std::string secret = ReadSecret(value, "key");
-  if (secret.empty()) value.AddError("it needs a key of its own: key_env or key_file");
+  if (!value["key_env"].present() && !value["key_file"].present()) {
+    value.AddError("it needs a key of its own: key_env or key_file");
+  }
   admin.key = HashKey(secret);
+}
+
+// A budget does not hold what costs nothing.
+void WarnOfFreeModels(GatewayConfig& out) {
+  const auto budget =
+      std::find_if(out.access.tenants.begin(), out.access.tenants.end(),
+                   [](const auto& tenant) { return tenant.second.nano_usd_per_month.has_value(); });
+  if (budget == out.access.tenants.end()) return;
+  std::string free;
+  for (const RouteConfig& route : out.router.routes) {
+    if (out.access.prices.contains(route.model)) continue;
+    free += fmt::format("{}'{}'", free.empty() ? "" : ", ", route.model);
+  }
+  if (free.empty()) return;
+  out.warnings.push_back(fmt::format(
+      "tenant '{}' has usd_per_month, but these models have no price and cost nothing of it: {}",
+      budget->first, free));
 }
 
 }  // namespace
@@ -112,12 +138,7 @@ void ReadAccess(const config::Value& root, GatewayConfig& out) {
   if (root["keys"].present() && out.access.keys.empty()) {
     root["keys"].AddError("an empty list would lock everybody out; leave 'keys' out instead");
   }
-  for (const auto& [name, limits] : out.access.tenants) {
-    if (limits.nano_usd_per_month && out.access.prices.empty()) {
-      out.warnings.push_back(
-          fmt::format("tenant '{}' has usd_per_month, but no model has a price", name));
-    }
-  }
+  WarnOfFreeModels(out);
   ReadAdmin(root["admin"], out.admin);
 }
 

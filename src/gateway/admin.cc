@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kUsd = 1e-9;  // of a nano-USD
+constexpr double kNanoPerUsd = 1e9;  // divided by, it gives the nearest number to what is meant
 
 void Send(net::ResponseWriter& writer, int status, std::string body) {
   writer.Send(status, {{"Content-Type", "application/json"}}, std::move(body));
@@ -109,21 +109,22 @@ Result<std::string> Admin::Usage(std::string_view query) const {
                      {"prompt_tokens", row.prompt_tokens},
                      {"cached_tokens", row.cached_tokens},
                      {"output_tokens", row.output_tokens},
-                     {"cost_usd", static_cast<double>(row.nano_usd) * kUsd}});
+                     {"cost_usd", static_cast<double>(row.nano_usd) / kNanoPerUsd}});
   }
   const std::shared_ptr<const Access> access = hooks_.access();
   json tenants = json::array();
   for (const store::QuotaRow& row : quotas) {
     const TenantLimits limits = access->LimitsOf(row.tenant);
     json budget;
-    if (limits.nano_usd_per_month) budget = static_cast<double>(*limits.nano_usd_per_month) * kUsd;
+    if (limits.nano_usd_per_month)
+      budget = static_cast<double>(*limits.nano_usd_per_month) / kNanoPerUsd;
     tenants.push_back({{"tenant", row.tenant},
                        {"minute_requests", row.minute_requests},
                        {"requests_per_minute", OrNull(limits.requests_per_minute)},
                        {"minute_tokens", row.minute_tokens},
                        {"tokens_per_minute", OrNull(limits.tokens_per_minute)},
                        {"month", MonthName(row.month)},
-                       {"month_usd", static_cast<double>(row.month_nano_usd) * kUsd},
+                       {"month_usd", static_cast<double>(row.month_nano_usd) / kNanoPerUsd},
                        {"usd_per_month", budget}});
   }
   return Dump({{"usage", usage}, {"tenants", tenants}});

@@ -529,7 +529,7 @@ void AppendTenantFamilies(const QuotaLedger& ledger, Metrics::Families& out) {
     kind("prompt", sum.prompt_tokens);
     kind("cached", sum.cached_tokens);
     kind("output", sum.output_tokens);
-    cost.push_back({static_cast<double>(sum.nano_usd) * 1e-9, {tenant, model}});
+    cost.push_back({static_cast<double>(sum.nano_usd) / 1e9, {tenant, model}});
   }
   for (const RefusalCount& refusal : ledger.Refusals()) {
     refused.push_back({static_cast<double>(refusal.count),

@@ -46,7 +46,7 @@ system_clock::time_point NextMonth(system_clock::time_point time) {
   return std::chrono::sys_days(next);
 }
 
-double Usd(std::int64_t nano_usd) { return static_cast<double>(nano_usd) * 1e-9; }
+double Usd(std::int64_t nano_usd) { return static_cast<double>(nano_usd) / 1e9; }
 
 using UsageKey = std::tuple<std::int64_t, std::string, std::string>;  // month, tenant, model
 
@@ -340,12 +340,14 @@ struct QuotaLedger::Impl {
     const store::QuotaRow& row = account.row;
     const store::QuotaRow& stored = account.stored;
     const TenantLimits& limits = account.limits;
-    const bool minute = stored.minute == row.minute &&
-                        stored.minute_requests >= row.minute_requests &&
-                        stored.minute_tokens >= row.minute_tokens;
-    const bool month = stored.month == row.month && stored.month_nano_usd >= row.month_nano_usd;
-    return (minute || !(limits.requests_per_minute || limits.tokens_per_minute)) &&
-           (month || !limits.nano_usd_per_month);
+    const bool minute = stored.minute == row.minute, month = stored.month == row.month;
+    const auto covered = [](const std::optional<std::int64_t>& limit, bool same_window,
+                            std::int64_t kept,
+                            std::int64_t used) { return !limit || (same_window && kept >= used); };
+    return covered(limits.requests_per_minute, minute, stored.minute_requests,
+                   row.minute_requests) &&
+           covered(limits.tokens_per_minute, minute, stored.minute_tokens, row.minute_tokens) &&
+           covered(limits.nano_usd_per_month, month, stored.month_nano_usd, row.month_nano_usd);
   }
 
   bool Dirty() const { return !dirty_quotas.empty() || !dirty_usage.empty(); }

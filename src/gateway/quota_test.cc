@@ -175,6 +175,24 @@ TEST_F(QuotaFileTest, OutlivesARestart) {
   EXPECT_EQ(ledger->store_failures(), 0u);
 }
 
+// A call writes by itself only when it passes what the file is ahead: only limits count for that.
+TEST_F(QuotaFileTest, ACallWithinTheLeadDoesNotWaitForTheFile) {
+  auto now = kNow;
+  const auto wal = dir_ / "quotas.db-wal";
+  for (const TenantLimits& limits :
+       {TenantLimits{.requests_per_minute = 10'000}, TenantLimits{.tokens_per_minute = 1'000'000},
+        TenantLimits{.nano_usd_per_month = 1'000'000'000}}) {
+    std::filesystem::remove(file_);
+    const auto ledger = Ledger(&now, file_);
+    auto first = ledger->Reserve(Request(limits));
+    const auto written = std::filesystem::file_size(wal);
+    std::vector<QuotaLedger::Held> open;
+    for (int i = 0; i < 40; ++i) open.push_back(ledger->Reserve(Request(limits)));
+    EXPECT_EQ(std::filesystem::file_size(wal), written);
+    for (auto& held : open) held->Settle({1, 1, 0});
+  }
+}
+
 // A process killed in the midst of its calls: what it served and what it had promised counts, so
 // that before and after together never exceed the budget.
 TEST_F(QuotaFileTest, AKilledProcessNeverMakesRoomForMore) {

@@ -1,5 +1,7 @@
 #include "gateway/serve.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -52,6 +54,16 @@ net::HttpServerOptions ServerOptions(const std::string& host, std::uint16_t port
     return api::ErrorBody(status, message);
   };
   return server;
+}
+
+// A prompt of 220 KB is in five or six buffers one after the other. By default glibc gives memory
+// of that size back to the system at once: 176 page faults a request, and half of its processor
+// time (perf, Xeon Sapphire Rapids, 2026-12-01). So it keeps up to kKeptFree at the end of each
+// arena; what is as large as weights still comes and goes by itself.
+void KeepFreedMemory() {
+  constexpr int kKeptFree = 16 << 20, kOwnMapping = 4 << 20;
+  mallopt(M_TRIM_THRESHOLD, kKeptFree);
+  mallopt(M_MMAP_THRESHOLD, kOwnMapping);
 }
 
 // Notices that a file was replaced or edited, once it has stopped changing.
@@ -412,23 +424,25 @@ class Service {
 
 }  // namespace
 
-Status CheckConfig(const ServeOptions& options, std::FILE* log) {
+Result<ConfigSummary> CheckConfig(const ServeOptions& options) {
   TARE_TRY(const ServicePlan plan, ReadPlan(options));
-  if (!plan.config) {
-    Print(log, "no configuration file; '{}' is served alone", ServedName(options));
-    return {};
+  ConfigSummary summary;
+  if (plan.config) {
+    for (const RouteConfig& route : plan.config->router.routes) {
+      summary.routes.push_back(Describe(route));
+    }
+    summary.warnings = plan.config->warnings;
+  } else {
+    summary.routes.push_back(fmt::format("model '{}': this process", ServedName(options)));
   }
-  for (const RouteConfig& route : plan.config->router.routes) Print(log, "{}", Describe(route));
-  Print(log, "keys: {}; tenants: {}",
-        plan.access->open() ? "none, open to all who can connect"
-                            : std::to_string(plan.access->keys.size()),
-        plan.access->tenants.size());
-  for (const std::string& warning : plan.config->warnings) Print(log, "warning: {}", warning);
-  Print(log, "'{}' is valid", options.config.string());
-  return {};
+  summary.keys = plan.access->keys.size();
+  summary.tenants = plan.access->tenants.size();
+  summary.open = plan.access->open();
+  return summary;
 }
 
 Status Serve(const ServeOptions& options, std::FILE* log) {
+  KeepFreedMemory();
   TARE_TRY(SignalWaiter signals, SignalWaiter::Create());
   return Service(options, signals, log).Run();
 }

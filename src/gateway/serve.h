@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -35,8 +36,16 @@ struct ServeOptions {
   std::string version;
 };
 
-// Reads the configuration, checks that keys can be had, and says what it found.
-Status CheckConfig(const ServeOptions& options, std::FILE* log);
+// What a configuration holds, for people to read before it is used.
+struct ConfigSummary {
+  std::vector<std::string> routes;  // "model 'chat': a, then b"
+  std::size_t keys = 0, tenants = 0;
+  bool open = true;  // to all who can connect
+  std::vector<std::string> warnings;
+};
+// Reads the configuration and checks that its keys can be had. The error has every mistake, one a
+// line.
+Result<ConfigSummary> CheckConfig(const ServeOptions& options);
 
 // Runs until a signal. `log` gets the lines people and scripts read: what was loaded, an example,
 // and "listening http://HOST:PORT" once requests are answered.

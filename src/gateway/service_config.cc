@@ -126,9 +126,18 @@ std::string Describe(const RouteConfig& route) {
     if (!target.batch) targets += " [interactive]";
     if (!target.interactive) targets += " [batch]";
   }
-  return fmt::format("model '{}': {}{}{}", route.model, targets,
-                     kNames[static_cast<std::size_t>(route.balance)],
-                     route.sticky ? " sticky" : "");
+  std::string text =
+      fmt::format("model '{}': {}{}{}", route.model, targets,
+                  kNames[static_cast<std::size_t>(route.balance)], route.sticky ? " sticky" : "");
+  if (route.rollout) {
+    text += fmt::format("; rolls out {}, to {:g} % at first", route.canary.upstream,
+                        100 * route.rollout->share);
+  }
+  if (route.shadow) {
+    text += fmt::format("; copies {:g} % to {}", 100 * route.shadow->share,
+                        route.shadow_target.upstream);
+  }
+  return text;
 }
 
 }  // namespace tare::gateway

@@ -109,6 +109,26 @@ access_log: {self.dir / 'access.log'}
     def admin(self, method, path, body=None, key=ADMIN_KEY):
         return self.gateway.admin(method, path, body, key)
 
+    def test_a_configuration_is_checked_without_serving(self):
+        self.write(tenant="{usd_per_month: 1}")
+
+        def check():
+            result = subprocess.run([os.environ["TARE_BINARY"], "serve", "--config", str(self.config), "--check-config",
+                                     "--json"], capture_output=True, text=True,
+                                    env=dict(os.environ, TARE_E2E_KEY=KEY, TARE_E2E_ADMIN=ADMIN_KEY))
+            return result.returncode, json.loads(result.stdout), result.stderr
+
+        code, found, _ = check()
+        self.assertEqual((code, found["valid"], found["keys"], found["tenants"]), (0, True, 1, 1))
+        self.assertEqual((found["models"], found["warnings"]), (["model 'm': fake"], []))
+        self.config.write_text(self.config.read_text().replace("price: {input: 1, output: 2}, ", ""))
+        self.assertIn("'m'", check()[1]["warnings"][0], "a budget does not hold what has no price")
+        self.config.write_text(self.config.read_text().replace("TARE_E2E_KEY", "TARE_E2E_NONE"))
+        code, found, said = check()
+        self.assertEqual((code, found["valid"], len(found["errors"])), (2, False, 1), "one mistake, said once")
+        self.assertIn("'TARE_E2E_NONE' is not set", found["errors"][0])
+        self.assertIn(found["errors"][0], said)
+
     def test_reload(self):
         self.write()
         gateway = self.start()

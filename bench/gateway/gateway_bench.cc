@@ -6,7 +6,10 @@
 // same percentile. The gateway has metrics, access log, a key, and quotas that are kept on.
 //
 //   gateway_bench --tare build/apps/tare/tare [--rate 2500] [--duration 10] [--rounds 3]
-//                [--parts small,stream] [--json]
+//                [--parts small,stream] [--wait-quiet 60] [--json]
+//
+// At the end a table says which bars were met, what share failed, and how busy others kept the
+// machine: percentiles of a machine that others use are of that machine.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -17,9 +20,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/files.h"
+#include "gateway/bars.h"
 #include "gateway/fake_upstream.h"
 #include "gateway/load.h"
+#include "gateway/neighbours.h"
 #include "gateway/proxy_process.h"
 #include "net/url.h"
 
@@ -28,6 +34,8 @@ namespace {
 
 constexpr const char* kKey = "sk-bench";
 constexpr std::size_t kLargePrompt = 220 * 1024;
+// With less than this of others' work a core is the benchmark's own, as good as.
+constexpr double kQuietCores = 0.15;
 
 struct Words {
   std::string tare = "build/tare";
@@ -37,6 +45,7 @@ struct Words {
   double duration_s = 10;
   int rounds = 3;
   int streams = 5000;
+  double quiet_s = 0;              // longest wait for others to use less than kQuietCores
   std::vector<std::string> parts;  // empty: all
   bool json = false;
 
@@ -125,13 +134,14 @@ double Milliseconds(const LoadResult& load, double q) { return load.latency.Quan
 Result<nlohmann::json> Latencies(const char* what, const std::vector<Way>& ways,
                                  const LoadOptions& options, int rounds, bool print) {
   std::vector<std::vector<double>> p50(ways.size()), p99(ways.size()), cpu(ways.size());
-  std::vector<std::uint64_t> failed(ways.size());
+  std::vector<std::uint64_t> ok(ways.size()), failed(ways.size());
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
       TARE_TRY(const Measured measured, Measure(ways[i], options));
       p50[i].push_back(Milliseconds(measured.load, 0.5));
       p99[i].push_back(Milliseconds(measured.load, 0.99));
       cpu[i].push_back(measured.cpu_us_per_request);
+      ok[i] += measured.load.ok;
       failed[i] += measured.load.failed;
     }
   }
@@ -150,6 +160,7 @@ Result<nlohmann::json> Latencies(const char* what, const std::vector<Way>& ways,
                                 {"added_p50_ms", Median(added50)},
                                 {"added_p99_ms", Median(added99)},
                                 {"cpu_us_per_request", Median(cpu[i])},
+                                {"ok", ok[i]},
                                 {"failed", failed[i]}};
     out["ways"].push_back(row);
     if (!print) continue;
@@ -179,6 +190,7 @@ Result<nlohmann::json> Chunks(const std::vector<Way>& ways, bool print) {
     out.push_back({{"name", way.name},
                    {"chunks_per_s", chunks / measured.load.seconds},
                    {"chunks_per_cpu_s", cpu > 0 ? chunks / cpu : 0},
+                   {"ok", measured.load.ok},
                    {"failed", measured.load.failed}});
     if (print) {
       fmt::print("  {:8}  {:9.0f} chunks/s  {}\n", way.name, chunks / measured.load.seconds,
@@ -222,6 +234,19 @@ Result<nlohmann::json> Streams(const std::vector<Way>& ways, int streams, bool p
   return out;
 }
 
+// Until others leave the machine alone for two seconds, or the patience ends.
+void WaitForQuiet(Neighbours& neighbours, double patience_s) {
+  const SteadyClock clock;
+  const Nanos end = clock.Now() + FromSeconds(patience_s);
+  while (clock.Now() < end) {
+    neighbours.Cores();
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    const double cores = neighbours.Cores();
+    if (cores < kQuietCores) return;
+    fmt::print(stderr, "waiting: other programs use {:.2f} cores\n", cores);
+  }
+}
+
 Status Run(const Words& words, const std::filesystem::path& dir) {
   ::setenv("TARE_BENCH_KEY", kKey, 1);
   rlimit files{};
@@ -252,40 +277,60 @@ Status Run(const Words& words, const std::filesystem::path& dir) {
     ways.push_back({"nginx", url.WithPath(kPath), nginx.get()});
   }
 
+  Neighbours neighbours(
+      [&] { return tare->CpuSeconds() + (nginx != nullptr ? nginx->CpuSeconds() : 0); });
+  WaitForQuiet(neighbours, words.quiet_s);
   nlohmann::json out = {{"idle_rss_mib", tare->RssMiB()}};
   const bool print = !words.json;
+  std::vector<double> others;  // cores, of each part
+  const auto part = [&](const char* name, auto&& run) -> Status {
+    if (!words.Wants(name)) return {};
+    neighbours.Cores();
+    TARE_TRY(out[name], run());
+    others.push_back(neighbours.Cores());
+    return {};
+  };
   LoadOptions small;
   small.body = Body(200, false);
   small.rate = words.rate;
   small.duration = FromSeconds(words.duration_s);
-  if (words.Wants("small")) {
+  TARE_RETURN_IF_ERROR(part("small", [&] {
     upstream->Answer({1, {}});
-    TARE_TRY(out["small"],
-             Latencies("200 B prompts, whole answers", ways, small, words.rounds, print));
-  }
-  if (words.Wants("stream")) {
-    small.body = Body(200, true);
+    return Latencies("200 B prompts, whole answers", ways, small, words.rounds, print);
+  }));
+  TARE_RETURN_IF_ERROR(part("stream", [&] {
+    LoadOptions stream = small;
+    stream.body = Body(200, true);
     upstream->Answer({4, {}});
-    TARE_TRY(out["stream"],
-             Latencies("200 B prompts, streams of 4", ways, small, words.rounds, print));
-  }
-  if (words.Wants("large")) {
+    return Latencies("200 B prompts, streams of 4", ways, stream, words.rounds, print);
+  }));
+  TARE_RETURN_IF_ERROR(part("large", [&] {
     LoadOptions large = small;
     large.body = Body(kLargePrompt, false);
     large.rate = words.large_rate;
     upstream->Answer({1, {}});
-    TARE_TRY(out["large"],
-             Latencies("220 KB prompts, whole answers", ways, large, words.rounds, print));
-  }
-  if (words.Wants("chunks")) {
+    return Latencies("220 KB prompts, whole answers", ways, large, words.rounds, print);
+  }));
+  TARE_RETURN_IF_ERROR(part("chunks", [&] {
     upstream->Answer({2000, {}});
-    TARE_TRY(out["chunks"], Chunks(ways, print));
-  }
-  if (words.Wants("streams")) {
+    return Chunks(ways, print);
+  }));
+  TARE_RETURN_IF_ERROR(part("streams", [&] {
     upstream->Answer({10, std::chrono::seconds(1)});
-    TARE_TRY(out["streams"], Streams(ways, words.streams, print));
+    return Streams(ways, words.streams, print);
+  }));
+  double sum = 0;
+  for (const double cores : others) sum += cores;
+  out["machine"] = {
+      {"cores", std::thread::hardware_concurrency()},
+      {"others_cores", others.empty() ? 0 : sum / static_cast<double>(others.size())},
+      {"others_cores_worst", others.empty() ? 0 : *std::max_element(others.begin(), others.end())}};
+  const std::vector<Bar> bars = JudgeBars(out);
+  for (const Bar& bar : bars) {
+    out["bars"].push_back(
+        {{"what", bar.what}, {"asked", bar.asked}, {"seen", bar.seen}, {"met", bar.met}});
   }
-  if (words.json) fmt::print("{}\n", out.dump(2));
+  fmt::print("{}", print ? "\n" + BarTable(bars, out) : out.dump(2) + "\n");
   return {};
 }
 
@@ -308,6 +353,9 @@ int main(int argc, char** argv) {
   app.add_option("--parts", words.parts, "Only these: small, stream, large, chunks, streams")
       ->delimiter(',')
       ->check(CLI::IsMember({"small", "stream", "large", "chunks", "streams"}));
+  app.add_option("--wait-quiet", words.quiet_s,
+                 "Seconds to wait at most for other programs to use less than 0.15 cores")
+      ->capture_default_str();
   app.add_flag("--json", words.json, "One document on stdout");
   CLI11_PARSE(app, argc, argv);
   std::string pattern =

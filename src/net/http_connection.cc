@@ -6,7 +6,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
-#include <boost/beast/http/read.hpp>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -104,34 +103,56 @@ LoopAwaitable<bool> Connection::ReadRequest(std::optional<Parser>& parser) {
   phase_ = Phase::kReading;
   SetDeadline(options.header_timeout);
   parser.emplace();
+  parser->eager(true);  // the body too
   parser->header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
   parser->body_limit(options.max_body_bytes);
-  {
-    auto [error, count] = co_await http::async_read_header(stream_, buffer_, *parser, kAwait);
-    if (error) {
-      co_await RefuseRead(error, parser->got_some() || buffer_.size() > 0);
+  // Beast's own reading would go through the scheduler also for what is already here, which most
+  // requests are as a whole.
+  bool head_seen = false;
+  std::size_t piece = kFirstRead;
+  while (true) {
+    error_code error;
+    if (buffer_.size() > 0) {
+      buffer_.consume(parser->put(buffer_.data(), error));
+      if (error == http::error::need_more) error = {};
+      if (error) {
+        co_await RefuseRead(error, true);
+        co_return false;
+      }
+      if (parser->is_done()) break;
+    }
+    if (parser->is_header_done() && !std::exchange(head_seen, true)) {
+      SetDeadline(options.body_timeout);
+      // A large body in large pieces.
+      const auto left = parser->content_length_remaining();
+      piece = std::clamp<std::size_t>(left.value_or(kKeptCapacity), kFirstRead, kMaxBuffered);
+      if (!co_await SayContinue(*parser)) co_return false;
+    }
+    // What the parser cannot take yet stays in the buffer: a head, or the line before a chunk.
+    const std::size_t room = buffer_.max_size() - buffer_.size();
+    if (room == 0) {
+      co_await RefuseRead(http::error::buffer_overflow, true);
       co_return false;
     }
-  }
-  if (!parser->is_done()) {
-    SetDeadline(options.body_timeout);
-    const auto expect = parser->get()[http::field::expect];
-    if (EqualsIgnoreCase({expect.data(), expect.size()}, "100-continue")) {
-      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      auto [error, count] = co_await asio::async_write(stream_, asio::buffer(kContinue), kAwait);
-      if (error) co_return false;
-    }
-    // Beast reads as much as the buffer has room for: a large body in large pieces.
-    const auto length = parser->content_length();
-    if (length) buffer_.reserve(std::min<std::size_t>(*length, kMaxBuffered));
-    auto [error, count] = co_await http::async_read(stream_, buffer_, *parser, kAwait);
-    if (error) {
-      co_await RefuseRead(error, true);
+    auto [failed, count] =
+        co_await stream_.async_read_some(buffer_.prepare(std::min(piece, room)), kAwait);
+    if (failed) {
+      co_await RefuseRead(failed, parser->got_some() || buffer_.size() > 0);
       co_return false;
     }
+    buffer_.commit(count);
   }
   ClearDeadline();
   co_return true;
+}
+
+// A client that asked waits for this before it sends the body (RFC 9110, 10.1.1). False: it left.
+LoopAwaitable<bool> Connection::SayContinue(const Parser& parser) {
+  const auto expect = parser.get()[http::field::expect];
+  if (!EqualsIgnoreCase({expect.data(), expect.size()}, "100-continue")) co_return true;
+  static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+  auto [error, count] = co_await asio::async_write(stream_, asio::buffer(kContinue), kAwait);
+  co_return !error;
 }
 
 LoopAwaitable<void> Connection::RefuseRead(error_code error, bool something_read) {
@@ -144,8 +165,6 @@ LoopAwaitable<void> Connection::RefuseRead(error_code error, bool something_read
   } else if (error == http::error::body_limit) {
     co_await AnswerError(
         413, fmt::format("the request body is larger than {} bytes", options.max_body_bytes));
-  } else if (error == http::error::end_of_stream || error == http::error::partial_message) {
-    co_return;  // the client left; nobody reads an answer
   } else if (error.category() == http::make_error_code(http::error::bad_method).category()) {
     co_await AnswerError(400, "malformed HTTP request: " + error.message());
   }

@@ -51,6 +51,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ClearDeadline();
   // Reads one request. False: the connection is over (an error answer has been sent if one is due).
   LoopAwaitable<bool> ReadRequest(std::optional<Parser>& parser);
+  LoopAwaitable<bool> SayContinue(const Parser& parser);
   LoopAwaitable<void> RefuseRead(boost::system::error_code error, bool something_read);
   LoopAwaitable<void> AnswerError(int status, std::string message);
   // Hands the request to the handler and sees its answer out. False: close the connection.

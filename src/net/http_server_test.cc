@@ -278,6 +278,10 @@ INSTANTIATE_TEST_SUITE_P(
                    "413"},
         BadRequest{"overflowing_length",
                    "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", "400"},
+        BadRequest{
+            "endless_chunk_line",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;" + std::string(200000, 'x'),
+            "4"},
         BadRequest{"large_chunks",
                    "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" +
                        std::string(0x800, 'b') + "\r\n",

@@ -43,6 +43,8 @@ std::size_t CharacterLength(std::string_view text) {
   return length;
 }
 
+bool NeedsEscape(char c) { return static_cast<std::uint8_t>(c) < 0x20 || c == '"' || c == '\\'; }
+
 // Whether one of eight bytes may need an escape; never says no when one does.
 bool MayNeedEscape(const char* bytes) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHighBits = 0x8080808080808080;
@@ -54,7 +56,16 @@ bool MayNeedEscape(const char* bytes) {
           kHighBits) != 0;
 }
 
-bool NeedsEscape(char c) { return static_cast<std::uint8_t>(c) < 0x20 || c == '"' || c == '\\'; }
+// The same of a block, for long texts: the compiler makes vector comparisons of it.
+constexpr std::size_t kBlock = 64;
+bool BlockNeedsEscape(const char* bytes) {
+  unsigned char any = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    any = static_cast<unsigned char>(any | (byte < 0x20) | (byte == '"') | (byte == '\\'));
+  }
+  return any != 0;
+}
 
 void AppendEscaped(std::string& out, char c) {
   switch (c) {
@@ -101,6 +112,7 @@ void AppendJsonString(std::string& out, std::string_view text) {
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     // Long texts (a prompt of 200 KB) are mostly letters.
+    while (i + kBlock <= text.size() && !BlockNeedsEscape(text.data() + i)) i += kBlock;
     while (i + 8 <= text.size() && !MayNeedEscape(text.data() + i)) i += 8;
     if (i == text.size()) break;
     if (!NeedsEscape(text[i])) continue;

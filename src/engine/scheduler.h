@@ -236,6 +236,8 @@ class Scheduler {
   std::optional<std::size_t> PagesToTake(const Sequence& s, const PrefixHit& hit,
                                          std::uint32_t& wanted) const;
   bool TryAdmit(Sequence& s, PrefixHit hit);
+  // What an admission leaves to those that run already.
+  std::uint32_t SparePages() const;
   // Makes the least urgent batch-tier sequence give way to a more urgent interactive one when that
   // helps `s` to `pages` more pages and a place.
   void MakeRoomFor(const Sequence& s, std::uint32_t pages);

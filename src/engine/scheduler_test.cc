@@ -146,6 +146,25 @@ TEST(SchedulerTest, PreemptsTheLeastUrgentWhenPagesRunOut) {
   EXPECT_EQ(h.answers[SequenceId{2}], h.Expected(SequenceId{2}, 60));
 }
 
+// Who is admitted into the last pages is soon preempted by those that grow.
+TEST(SchedulerTest, AdmissionLeavesPagesToGrowInto) {
+  for (const std::uint32_t pages : {64u, 65u}) {
+    SchedulerOptions options = SmallOptions();
+    options.pool.pages = pages;
+    options.max_model_len = 1024;
+    options.max_num_batched_tokens = 1024;
+    options.prefix_cache = false;
+    Harness h(options);
+    h.Submit(Spec(1, Tokens({{1, 62 * 16 - 8}}), 6));
+    h.Step();
+    h.Submit(Spec(2, Tokens({{2, 8}}), 2));  // one page; two are to stay free
+    EXPECT_EQ(h.Step().slices.size(), pages == 64 ? 1u : 2u);
+    h.RunUntilIdle(20);
+    EXPECT_EQ(h.answers[SequenceId{2}], h.Expected(SequenceId{2}, 2));
+    EXPECT_EQ(h.scheduler.Stats().preemptions, 0u);
+  }
+}
+
 TEST(SchedulerTest, InteractiveRequestsOvertakeBatchOnes) {
   SchedulerOptions options = SmallOptions();
   options.max_num_seqs = 1;

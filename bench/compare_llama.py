@@ -5,13 +5,19 @@ usage: bench/compare_llama.py [options] MODEL.gguf...
 
 The two programs take turns, so that whatever else the machine does disturbs both; of --rounds the
 best figure of each counts. Rows: prefill of 512 and 2,048 tokens, decoding from an (almost) empty
-context and at depth 2,048, and decoding 16 and 32 sequences at once (128 tokens in, 64 out). A row
-prints tokens per second of both, their ratio, and the share each reaches of the limit that binds
+context and at depth 2,048, and decoding 2, 4, 8 and 16, 32 sequences at once (128 tokens in, 64
+out; groups few and batch). A row prints tokens per second of both, their ratio, and the share each reaches of the limit that binds
 (reading the weights once a step, or multiplying), as `tare bench` measures it in the same run;
 llama.cpp's share is taken for the same work in the same types.
 
 llama-bench and llama-batched-bench are found on the PATH or in --llama-dir. Exit code 0 when all
-rows were measured, 3 when a program is missing or fails.
+rows were measured, 1 when one reached less than --want asks for, 3 when a program is missing or
+fails.
+
+Mixtures of experts, with the models of bench/random_model.py and what they are meant to reach:
+
+  bench/compare_llama.py --groups single,few --want pp512=8,batch2=2,batch4=2,batch8=2 moe-q8.gguf
+  bench/compare_llama.py --groups single,few --want pp512=6,batch2=2,batch4=2,batch8=2,decode@2048=3 mla-q8.gguf
 """
 import argparse
 import json
@@ -21,7 +27,8 @@ import subprocess
 import sys
 import time
 
-ROWS = ("pp512", "pp2048", "decode", "decode@2048", "batch16", "batch32")
+ROWS = ("pp512", "pp2048", "decode", "decode@2048", "batch2", "batch4", "batch8", "batch16", "batch32")
+BATCHES = {"few": [2, 4, 8], "batch": [16, 32]}
 
 
 def fail(message):
@@ -71,7 +78,7 @@ class Tare:
                 elif r["phase"] == "decode" and r["prompt_tokens"] != 512:
                     keep("decode" if r["prompt_tokens"] == 16 else "decode@2048", r)
         else:
-            for r in self.bench(model, [128], 64, [16, 32]):
+            for r in self.bench(model, [128], 64, BATCHES[group]):
                 if r["phase"] == "decode":
                     keep(f"batch{r['batch']}", r)
         return rates
@@ -97,13 +104,34 @@ class Llama:
                 rates["decode@2048"] = r["avg_ts"]
         else:
             out = run([self.batched_path, "-m", model, "-t", str(self.args.threads), "-c", "8192", "-b", "2048",
-                       "-ub", "512", "-npp", "128", "-ntg", "64", "-npl", "16,32",
-                       "--output-format", "jsonl"])
+                       "-ub", "512", "-npp", "128", "-ntg", "64", "-npl",
+                       ",".join(map(str, BATCHES[group])), "--output-format", "jsonl"])
             for line in out.splitlines():
                 if line.startswith("{"):
                     r = json.loads(line)
                     rates[f"batch{r['pl']}"] = r["speed_tg"]
         return rates
+
+
+def wanted(text):
+    ratios = {}
+    for part in filter(None, text.split(",")):
+        row, _, ratio = part.partition("=")
+        if row not in ROWS:
+            raise argparse.ArgumentTypeError(f"'{row}' is no row; rows are {', '.join(ROWS)}")
+        try:
+            ratios[row] = float(ratio)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{part}' is not ROW=RATIO, as in pp512=8") from None
+    return ratios
+
+
+def groups(text):
+    names = text.split(",")
+    for name in names:
+        if name != "single" and name not in BATCHES:
+            raise argparse.ArgumentTypeError(f"'{name}' is no group; groups are single, {', '.join(BATCHES)}")
+    return names
 
 
 def main():
@@ -114,7 +142,10 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=2, help="turns of each program; the best counts (default 2)")
     parser.add_argument("--generate", type=int, default=32, help="tokens decoded in the single-sequence rows")
-    parser.add_argument("--groups", default="single,batch", help="single, batch or both (default)")
+    parser.add_argument("--groups", type=groups, default="single,batch",
+                        help="of single, few and batch (default single,batch)")
+    parser.add_argument("--want", type=wanted, default={}, metavar="ROW=RATIO,...",
+                        help="ratios to llama.cpp that rows must reach")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     args = parser.parse_args()
     programs = {"tare": Tare(args), "llama": Llama(args)}
@@ -122,7 +153,7 @@ def main():
     begin = time.monotonic()
     for model in args.models:
         best = {}
-        for group in args.groups.split(","):
+        for group in args.groups:
             for turn in range(args.rounds):
                 order = ["tare", "llama"] if turn % 2 == 0 else ["llama", "tare"]
                 for name in order:
@@ -138,14 +169,20 @@ def main():
             unit = programs["tare"].shares[model, row]
             rows.append({"model": os.path.basename(model), "row": row, "tare_tokens_per_s": ours,
                          "llama_tokens_per_s": theirs, "ratio": ours / theirs,
-                         "tare_limit_share": ours * unit, "llama_limit_share": theirs * unit})
+                         "tare_limit_share": ours * unit, "llama_limit_share": theirs * unit,
+                         "wanted_ratio": args.want.get(row)})
             if not args.json:
-                print(f"  {row:12} {ours:9.1f} {theirs:9.1f} {ours / theirs:6.2f} {ours * unit:8.0%} {theirs * unit:8.0%}",
-                      flush=True)
+                print(f"  {row:12} {ours:9.1f} {theirs:9.1f} {ours / theirs:6.2f} {ours * unit:8.0%} {theirs * unit:8.0%}"
+                      + (f"  wanted {args.want[row]:g}" if row in args.want else ""), flush=True)
     if args.json:
         print(json.dumps({"threads": args.threads, "rounds": args.rounds, "rows": rows}, indent=2))
     else:
         print(f"{time.monotonic() - begin:.0f} s")
+    short = [row for row in rows if row["wanted_ratio"] and row["ratio"] < row["wanted_ratio"]]
+    if short:
+        print("compare_llama: below what is wanted: " +
+              ", ".join(f"{row['row']} of {row['model']}" for row in short), file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ usage: bench/random_model.py SHAPE TYPE TOKENIZER.gguf OUT.gguf
 
 SHAPE  moe     qwen3moe: 12 layers of 1,024, 32 experts of 512, 4 a token
        dense   qwen3: the same with one MLP of 2,048, as wide as the 4 experts together
-       mla     deepseek2: 8 layers of 1,024, 16 heads over latent vectors of 512 + 64, one dense
-               layer, then 32 experts of 512, 4 a token, and a shared one
+       mla     deepseek2: 8 layers of 1,024, 16 heads over latent vectors of 512 + 64 with queries
+               through a latent vector of 512 (llama.cpp loads no other form of so few layers), one
+               dense layer, then 32 experts of 512, 4 a token, and a shared one
 TYPE   BF16, Q8_0 or Q4_0, for all matrices but routers
 The vocabulary and its tokenizer are those of TOKENIZER.gguf. The text such a model writes is noise.
 Needs: numpy, gguf.
@@ -22,12 +23,13 @@ import numpy as np
 POOL = (1 << 20) + 32
 HIDDEN, HEADS, EXPERTS, CHOSEN, INNER = 1024, 16, 32, 4, 512
 KV_HEADS, HEAD = 8, 64
-RANK, NOPE, ROPE, VALUE = 512, 128, 64, 128
+RANK, QUERY_RANK, NOPE, ROPE, VALUE = 512, 512, 128, 64, 128
 
 
 def attention(shape: str) -> dict[str, tuple[int, ...]]:
     if shape == "mla":
-        return {"attn_q": (HEADS * (NOPE + ROPE), HIDDEN), "attn_kv_a_mqa": (RANK + ROPE, HIDDEN),
+        return {"attn_q_a": (QUERY_RANK, HIDDEN), "attn_q_a_norm": (QUERY_RANK,),
+                "attn_q_b": (HEADS * (NOPE + ROPE), QUERY_RANK), "attn_kv_a_mqa": (RANK + ROPE, HIDDEN),
                 "attn_kv_a_norm": (RANK,), "attn_k_b": (HEADS, RANK, NOPE),
                 "attn_v_b": (HEADS, VALUE, RANK), "attn_output": (HIDDEN, HEADS * VALUE)}
     return {"attn_q": (HEADS * HEAD, HIDDEN), "attn_k": (KV_HEADS * HEAD, HIDDEN),
@@ -69,6 +71,7 @@ def facts(writer: gguf.GGUFWriter, shape: str, layers: int) -> None:
     writer.add_feed_forward_length(CHOSEN * INNER)
     if shape == "mla":
         writer.add_head_count_kv(1)
+        writer.add_q_lora_rank(QUERY_RANK)
         writer.add_kv_lora_rank(RANK)
         writer.add_key_length(RANK + ROPE)
         writer.add_value_length(RANK)

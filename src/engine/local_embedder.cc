@@ -6,6 +6,7 @@
 #include "kernels/isa.h"
 #include "model/checkpoint.h"
 #include "model/config_json.h"
+#include "model/hf_checkpoint.h"
 #include "model/load.h"
 
 namespace tare::engine {
@@ -31,7 +32,8 @@ Result<LocalEmbedder> LoadLocalEmbedder(const LocalModelOptions& options) {
   TARE_TRY(const std::unique_ptr<model::Checkpoint> checkpoint, model::OpenCheckpoint(local.path));
   TARE_TRY(const model::SentenceConfig sentence,
            model::ReadSentenceConfig(local.path, checkpoint->config()));
-  local.name = checkpoint->config().name;
+  // Configs of such models name the base they were trained from.
+  local.name = model::FolderName(local.path);
   EmbedderOptions embedding;
   embedding.startup.map_weights = clock.Now() - begin;
 

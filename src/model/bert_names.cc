@@ -1,8 +1,9 @@
-#include "model/bert_names.h"
-
+// The names of BERT's tensors. A prefix "bert." is there when the checkpoint was saved with a head.
 #include <fmt/format.h>
 
 #include <utility>
+
+#include "model/file_names.h"
 
 namespace tare::model {
 namespace {
@@ -43,9 +44,7 @@ std::pair<std::string_view, std::string_view> SplitFirst(std::string_view name) 
   return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
-}  // namespace
-
-std::string BertToCommon(std::string_view name) {
+std::string ToCommon(std::string_view name) {
   auto [part, end] = SplitLast(WithoutPrefix(name));
   // As the first checkpoints, converted from TensorFlow, have it.
   if (part.ends_with("LayerNorm")) end = end == "gamma" ? "weight" : end == "beta" ? "bias" : end;
@@ -61,7 +60,7 @@ std::string BertToCommon(std::string_view name) {
   return std::string(name);
 }
 
-std::string BertToHuggingFace(std::string_view common_name) {
+std::string ToHuggingFace(std::string_view common_name) {
   const auto [part, end] = SplitLast(common_name);
   for (const auto& [common, hf] : kWholeParts) {
     if (part == common) return fmt::format("{}.{}", hf, end);
@@ -75,10 +74,16 @@ std::string BertToHuggingFace(std::string_view common_name) {
   return std::string(common_name);
 }
 
-bool BertHasNoUseFor(std::string_view name) {
+// What follows the last layer (the pooler of BERT's own training task, heads of others) and tables
+// of positions' numbers.
+bool NoUseFor(std::string_view name, const ModelConfig&) {
   const std::string_view own = WithoutPrefix(name);
   return own.starts_with("pooler.") || own.starts_with("cls.") || own.starts_with("classifier.") ||
          own == "embeddings.position_ids" || own == "embeddings.token_type_ids";
 }
+
+}  // namespace
+
+const FileNames kBertNames = {ToCommon, ToHuggingFace, NoUseFor};
 
 }  // namespace tare::model

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "model/file_names.h"
 #include "model/model_config.h"
 
 namespace tare::model {
@@ -30,7 +31,8 @@ struct Family {
   const char* gguf_architecture;                    // general.architecture; null: none
   std::span<const char* const> hugging_face_types;  // model_type of config.json
   RotaryPairs gguf_pairs = RotaryPairs::kHalves;
-  bool encoder = false;  // computed by encoder.h: the two parts below are null
+  const FileNames* names = &kDecoderNames;  // in Hugging Face checkpoints
+  bool encoder = false;                     // computed by encoder.h: the two parts below are null
   // Sets what the common reading cannot know, and refuses variants that are something else.
   Status (*adjust_gguf)(const GgufFile& file, ModelConfig& config) = nullptr;
   Status (*adjust_json)(const JsonKeys& keys, ModelConfig& config) = nullptr;

@@ -56,6 +56,7 @@ const Family kBert = {
     .name = "bert",
     .gguf_architecture = nullptr,
     .hugging_face_types = kTypes,
+    .names = &kBertNames,
     .encoder = true,
     .adjust_json = AdjustJson,
 };

@@ -12,4 +12,7 @@ namespace tare::model {
 
 Result<std::unique_ptr<Checkpoint>> OpenHuggingFaceFolder(const std::filesystem::path& folder);
 
+// What people call a folder: the last part of its path.
+std::string FolderName(const std::filesystem::path& folder);
+
 }  // namespace tare::model

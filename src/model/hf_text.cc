@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "model/json_file.h"
 #include "model/json_text.h"
 #include "model/pre_tokenizers.h"
 #include "model/wordpiece_vocab.h"
@@ -16,27 +17,14 @@ using Json = nlohmann::json;
 constexpr std::size_t kConfigLimit = std::size_t{64} << 20;      // bytes
 constexpr std::size_t kTokenizerLimit = std::size_t{256} << 20;  // bytes
 
-// The document, or an empty object when there is no such file.
-Result<Json> ReadJson(const std::filesystem::path& path, std::size_t limit = kConfigLimit) {
-  std::error_code code;
-  if (!std::filesystem::exists(path, code)) return Json::object();
-  TARE_TRY(const std::string text, ReadFile(path, limit));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+// The object, or an empty one when there is no such file.
+Result<Json> ReadObject(const std::filesystem::path& path) {
+  TARE_TRY(Json json, ReadJsonFile(path, kConfigLimit));
+  if (json.is_null()) return Json::object();
   if (!json.is_object()) {
     return Fail(ErrorKind::kCorrupt, "'{}' is not a JSON object", path.string());
   }
   return json;
-}
-
-// A special token in tokenizer_config.json: its name, or an object with it.
-std::string TokenName(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_object() && found->contains("content") && (*found)["content"].is_string()) {
-    return (*found)["content"].get<std::string>();
-  }
-  return {};
 }
 
 // One template, or several by name of which "default" is the one for chats.
@@ -74,18 +62,12 @@ std::optional<T> Number(const Json& config, const char* key) {
   return found->get<T>();
 }
 
-std::optional<bool> Flag(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end() || !found->is_boolean()) return std::nullopt;
-  return found->get<bool>();
-}
-
 // Hugging Face's Llama class replaces the file's post-processor by what its flags say; other
 // classes leave the file alone.
 Status ApplyLlamaFlags(const Json& config, std::string& tokenizer_json) {
   if (!TokenName(config, "tokenizer_class").starts_with("LlamaTokenizer")) return {};
-  const auto add_bos = Flag(config, "add_bos_token");
-  const auto add_eos = Flag(config, "add_eos_token");
+  const auto add_bos = JsonFlag(config, "add_bos_token");
+  const auto add_eos = JsonFlag(config, "add_eos_token");
   if (!add_bos && !add_eos) return {};
   Json json = Json::parse(tokenizer_json, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("added_tokens") || !json["added_tokens"].is_array()) {
@@ -132,7 +114,7 @@ Result<Tokenizer> ReadTiktoken(const std::filesystem::path& path, const Json& co
     const std::string key = std::to_string(id);
     if (named != config.end() && named->is_object() && named->contains(key)) {
       name = TokenName((*named)[key], "content");
-      special = Flag((*named)[key], "special").value_or(true);
+      special = JsonFlag((*named)[key], "special").value_or(true);
     }
     added.push_back({{"id", id},
                      {"content", name},
@@ -161,9 +143,9 @@ Result<Tokenizer> ReadVocabulary(const std::filesystem::path& path, const Json& 
 }  // namespace
 
 Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& folder) {
-  TARE_TRY(const Json config, ReadJson(folder / "tokenizer_config.json"));
-  TARE_TRY(const Json generation, ReadJson(folder / "generation_config.json"));
-  TARE_TRY(const Json model, ReadJson(folder / "config.json"));
+  TARE_TRY(const Json config, ReadObject(folder / "tokenizer_config.json"));
+  TARE_TRY(const Json generation, ReadObject(folder / "generation_config.json"));
+  TARE_TRY(const Json model, ReadObject(folder / "config.json"));
 
   std::error_code code;
   std::filesystem::path path = folder / "tokenizer.json";
@@ -208,7 +190,7 @@ Result<std::shared_ptr<const Text>> LoadHfText(const std::filesystem::path& fold
   if (std::filesystem::exists(folder / "chat_template.jinja", code)) {
     TARE_TRY(source, ReadFile(folder / "chat_template.jinja", kConfigLimit));
   } else if (source.empty()) {
-    TARE_TRY(const Json separate, ReadJson(folder / "chat_template.json"));
+    TARE_TRY(const Json separate, ReadObject(folder / "chat_template.json"));
     source = TemplateSource(separate);
   }
   if (!source.empty()) {

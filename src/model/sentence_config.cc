@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "base/files.h"
 #include "base/log.h"
+#include "model/json_file.h"
 
 namespace tare::model {
 namespace {
@@ -16,16 +16,6 @@ using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kFileLimit = std::size_t{16} << 20;  // bytes
-
-// Null when there is no such file.
-Result<Json> ReadJson(const fs::path& path) {
-  std::error_code code;
-  if (!fs::exists(path, code)) return Json();
-  TARE_TRY(const std::string text, ReadFile(path, kFileLimit));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Fail(ErrorKind::kCorrupt, "'{}' is not JSON", path.string());
-  return json;
-}
 
 std::string Text(const Json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
@@ -44,7 +34,7 @@ int Number(const Json& object, const char* key) {
 }
 
 Status ReadPooling(const fs::path& path, SentenceConfig& out) {
-  TARE_TRY(const Json json, ReadJson(path));
+  TARE_TRY(const Json json, ReadJsonFile(path, kFileLimit));
   if (!json.is_object()) {
     return Fail(ErrorKind::kCorrupt, "'{}' is missing or no JSON object", path.string());
   }
@@ -104,20 +94,20 @@ const char* ToString(Pooling pooling) { return pooling == Pooling::kMean ? "mean
 
 Result<SentenceConfig> ReadSentenceConfig(const fs::path& folder, const ModelConfig& config) {
   SentenceConfig out;
-  TARE_TRY(const Json modules, ReadJson(folder / "modules.json"));
+  TARE_TRY(const Json modules, ReadJsonFile(folder / "modules.json", kFileLimit));
   if (modules.is_null()) {
     LogWarn("'{}' has no modules.json: its vectors are the mean of all tokens, normalised",
             folder.string());
   } else {
     TARE_RETURN_IF_ERROR(ReadModules(folder, modules, out));
   }
-  TARE_TRY(const Json sentence, ReadJson(folder / "sentence_bert_config.json"));
-  TARE_TRY(const Json tokenizer, ReadJson(folder / "tokenizer_config.json"));
+  TARE_TRY(const Json sentence, ReadJsonFile(folder / "sentence_bert_config.json", kFileLimit));
+  TARE_TRY(const Json tokenizer, ReadJsonFile(folder / "tokenizer_config.json", kFileLimit));
   out.max_length = Number(sentence, "max_seq_length");
   if (out.max_length == 0) out.max_length = Number(tokenizer, "model_max_length");
   if (out.max_length == 0) out.max_length = config.context_length;
   out.max_length = std::min(out.max_length, config.context_length);
-  TARE_TRY(const Json facts, ReadJson(folder / "config.json"));
+  TARE_TRY(const Json facts, ReadJsonFile(folder / "config.json", kFileLimit));
   if (facts.is_object() && facts.contains("matryoshka_dimensions") &&
       facts["matryoshka_dimensions"].is_array()) {
     for (const Json& dimension : facts["matryoshka_dimensions"]) {

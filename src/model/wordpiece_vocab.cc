@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "model/json_file.h"
 
 namespace tare::model {
 namespace {
@@ -11,18 +12,8 @@ namespace {
 using Json = nlohmann::json;
 
 std::string Name(const Json& config, const char* key, const char* usual) {
-  const auto found = config.find(key);
-  if (found == config.end()) return usual;
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_object() && found->contains("content") && (*found)["content"].is_string()) {
-    return (*found)["content"].get<std::string>();
-  }
-  return usual;
-}
-
-bool Flag(const Json& config, const char* key, bool usual) {
-  const auto found = config.find(key);
-  return found != config.end() && found->is_boolean() ? found->get<bool>() : usual;
+  std::string name = TokenName(config, key);
+  return name.empty() ? usual : name;
 }
 
 }  // namespace
@@ -78,9 +69,9 @@ Result<std::string> WordPieceTokenizerJson(std::string_view vocab, const Json& c
       {"normalizer",
        {{"type", "BertNormalizer"},
         {"clean_text", true},
-        {"handle_chinese_chars", Flag(config, "tokenize_chinese_chars", true)},
+        {"handle_chinese_chars", JsonFlag(config, "tokenize_chinese_chars").value_or(true)},
         {"strip_accents", accents},
-        {"lowercase", Flag(config, "do_lower_case", true)}}},
+        {"lowercase", JsonFlag(config, "do_lower_case").value_or(true)}}},
       {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
       {"post_processor",
        {{"type", "TemplateProcessing"},

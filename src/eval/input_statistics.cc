@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "eval/perplexity.h"
 #include "kernels/kv_pages.h"
 
 namespace tare::eval {
@@ -80,6 +81,7 @@ void InputCollector::See(std::string_view name, std::span<const float> x, std::i
 
 Status ReadInWindows(model::LanguageModel& model, std::span<const TokenId> text, int window,
                      const std::function<void(double fraction)>& progress) {
+  TARE_RETURN_IF_ERROR(CheckTokens(model, text));
   const auto size = static_cast<std::size_t>(std::min(window, model.config().context_length));
   const auto pages =
       static_cast<std::uint32_t>((size + kernels::kTokensPerPage - 1) / kernels::kTokensPerPage);

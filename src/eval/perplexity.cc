@@ -102,6 +102,18 @@ double Percentile99(std::vector<double> values) {
 
 }  // namespace
 
+Status CheckTokens(const model::LanguageModel& model, std::span<const TokenId> text) {
+  const int vocab = model.config().vocab;
+  for (const TokenId token : text) {
+    if (ToInt(token) >= 0 && ToInt(token) < vocab) continue;
+    return FailParam("text",
+                     "the text has token {}, '{}' knows {} tokens: its tokenizer is another "
+                     "model's; fetch the model again",
+                     ToInt(token), model.config().name, vocab);
+  }
+  return {};
+}
+
 Result<PerplexityResult> MeasurePerplexity(model::LanguageModel& model,
                                            model::LanguageModel* reference,
                                            std::span<const TokenId> text,
@@ -120,6 +132,8 @@ Result<PerplexityResult> MeasurePerplexity(model::LanguageModel& model,
     return FailParam("reference", "the reference has {} vocabulary entries, the model {}",
                      reference->config().vocab, vocab);
   }
+
+  TARE_RETURN_IF_ERROR(CheckTokens(model, text));
 
   TARE_TRY(WindowReader reader, WindowReader::Create(model, options.window, options.kv_type));
   std::optional<WindowReader> reference_reader;

@@ -49,6 +49,9 @@ struct PerplexityResult {
   std::optional<Divergence> divergence;  // when a reference was given
 };
 
+// Fails unless every token is one of the model's: a tokenizer from another model gives others.
+Status CheckTokens(const model::LanguageModel& model, std::span<const TokenId> text);
+
 // Fails when the text has fewer than two tokens, the window is impossible, or the vocabularies
 // differ.
 Result<PerplexityResult> MeasurePerplexity(model::LanguageModel& model,

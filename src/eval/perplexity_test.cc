@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "eval/input_statistics.h"
+
 namespace tare::eval {
 namespace {
 
@@ -125,6 +127,18 @@ TEST(Perplexity, RefusesImpossibleQuestions) {
 }
 
 // A bigram model's answer cannot depend on how the text is cut, and every token is scored once.
+// Which another model's tokenizer gives; not an abort in the middle of the embedding table.
+TEST(Perplexity, RefusesTokensTheModelDoesNotKnow) {
+  BigramModel model({{0.0f, 0.0f}, {0.0f, 0.0f}});
+  for (const int unknown : {2, 30000, -1}) {
+    const auto text = Tokens({0, 1, unknown});
+    const auto result = MeasurePerplexity(model, nullptr, text, {.window = 8, .progress = {}});
+    ASSERT_FALSE(result);
+    EXPECT_NE(result.error().message.find(std::to_string(unknown)), std::string::npos);
+    EXPECT_FALSE(ReadInWindows(model, text, 8, {}));
+  }
+}
+
 RC_GTEST_PROP(Perplexity, WindowDoesNotMatterToABigramModel, ()) {
   const int length = *rc::gen::inRange(2, 400);
   const int window = *rc::gen::inRange(2, 200);

@@ -30,7 +30,8 @@ struct SimWords {
 struct ValidateWords {
   LocalModelFlags model;
   advise::SimValidationOptions options;
-  std::string calibration, duration = "20s", out = "tare-sim-check";
+  std::vector<double> loads = {30, 60, 85};
+  std::string calibration, duration = "60s", out = "tare-sim-check";
   bool json = false;
 };
 
@@ -113,6 +114,8 @@ std::vector<std::string> ServeFlags(const LocalModelFlags& model) {
 Result<int> Validate(const ValidateWords& words) {
   advise::SimValidationOptions options = words.options;
   TARE_TRY(options.duration, ParseDuration(words.duration));
+  options.loads.clear();
+  for (const double percent : words.loads) options.loads.push_back(percent / 100);
   TARE_TRY(engine::LocalModelOptions model, words.model.ToOptions());
   TARE_TRY(options.model, engine::ResolveModel(model.model));
   if (words.calibration.empty()) {
@@ -127,6 +130,7 @@ Result<int> Validate(const ValidateWords& words) {
   if (code) {
     return Fail(ErrorKind::kIo, "cannot make the folder '{}': {}", words.out, code.message());
   }
+  options.folder = words.out;
   options.server_log = std::filesystem::path(words.out) / "server.log";
   options.serve_flags = ServeFlags(words.model);
   options.on_progress = Tell;
@@ -169,9 +173,16 @@ void AddValidate(CLI::App& sim, Invocation& invocation) {
   CLI::App* command = sim.add_subcommand(
       "validate", "Calibrate, serve, load and simulate a model here; compare the figures");
   words->model.AddTo(*command);
-  command->add_option("--users", words->options.users, "Loads that are judged")
+  command
+      ->add_option("--loads", words->loads,
+                   "Loads that are judged, per cent of the capacity: requests at their own times")
       ->delimiter(',')
       ->capture_default_str()
+      ->check(CLI::Range(1.0, 99.0));
+  command
+      ->add_option("--users", words->options.users,
+                   "Closed loops of equal requests, judged as well (docs/SIMULATION.md)")
+      ->delimiter(',')
       ->check(CLI::Range(1, 1024));
   command
       ->add_option("--probe-users", words->options.probe_users,
@@ -179,20 +190,28 @@ void AddValidate(CLI::App& sim, Invocation& invocation) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  command->add_option("--duration", words->duration, "Of each load")->capture_default_str();
-  command->add_option("--input-tokens", words->options.input_tokens, "Of each prompt")
+  command->add_option("--duration", words->duration, "Of each load that is judged")
+      ->capture_default_str();
+  command
+      ->add_option("--length-cv", words->options.length_cv,
+                   "Spread of lengths: standard deviation over mean")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 5.0));
+  command->add_option("--input-tokens", words->options.input_tokens, "Of each prompt, mean")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
-  command->add_option("--output-tokens", words->options.output_tokens, "Of each answer")
+  command->add_option("--output-tokens", words->options.output_tokens, "Of each answer, mean")
       ->capture_default_str()
       ->check(CLI::Range(2, 1'000'000));
   command->add_option("--calibration", words->calibration,
                       "Use this calibration instead of making one");
-  command->add_option("--out", words->out, "Folder for the calibration and the server's log")
+  command
+      ->add_option("--out", words->out,
+                   "Folder for the calibration, the loads and the server's log")
       ->capture_default_str();
   command->add_flag("--json", words->json, "One JSON document on stdout");
   command->footer(
-      "Example:\n  tare sim validate smollm2 --dtype int4 --users 1,4,8\n"
+      "Example:\n  tare sim validate smollm2 --dtype int4 --loads 30,60,85\n"
       "Exit code: 0 every figure within its tolerance, 1 one is not, 2 and 3 as ever.");
   command->callback([words, &invocation] {
     invocation.run = [words] {

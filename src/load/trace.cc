@@ -212,6 +212,18 @@ Result<Trace> ParseTrace(std::string_view content, std::string name) {
   return trace;
 }
 
+std::string FormatTrace(const Trace& trace) {
+  std::string out;
+  for (const TraceRequest& request : trace.requests) {
+    json line = {{"timestamp", static_cast<double>(request.at.count()) / 1e6},
+                 {"input_length", request.input_tokens},
+                 {"output_length", request.output_tokens}};
+    if (!request.blocks.empty()) line["hash_ids"] = request.blocks;
+    out += line.dump() + "\n";
+  }
+  return out;
+}
+
 Result<Trace> LoadTrace(const std::filesystem::path& path) {
   TARE_TRY(const std::string content, ReadFile(path));
   return ParseTrace(content, path.filename().string());

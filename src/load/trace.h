@@ -41,6 +41,9 @@ struct Trace {
   double ideal_prefix_hit_rate() const;
 };
 
+// As the JSONL that ParseTrace reads, times in milliseconds to the nanosecond.
+std::string FormatTrace(const Trace& trace);
+
 // The requests of [from, from + length), their times counted from `from`; length 0: all after it.
 Result<Trace> CutTrace(Trace trace, Nanos from, Nanos length);
 

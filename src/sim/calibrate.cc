@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "base/clock.h"
 #include "engine/waiting_sink.h"
 
 namespace tare::sim {
 namespace {
+
+constexpr int kShortPrompt = 16;
+// Long enough for every repeat of a prompt beside it, short enough for a slow model's minute.
+constexpr int kMixedAnswer = 64;
+constexpr int kDefaultChunk = 128, kMostBeside = 16;
+constexpr Nanos kMostWait = std::chrono::seconds(10);
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -95,6 +102,67 @@ class Measurer {
     return point;
   }
 
+  // A step in which `batch` answers go on and a prompt of `length` tokens is computed: what a first
+  // token costs on a busy server. `length` fits the prefill chunk.
+  Result<TimedSteps> Mixed(int batch, int length) {
+    const int answer = std::min(plan_.max_model_len - kShortPrompt - 1, kMixedAnswer);
+    const std::uint64_t before = engine_.Stats().generated_tokens;
+    std::vector<std::shared_ptr<engine::TimingSink>> sinks;
+    for (int i = 0; i < batch; ++i) {
+      TARE_TRY(sinks.emplace_back(), Submit(kShortPrompt, answer));
+    }
+    const auto generated = [&] {
+      return static_cast<double>(engine_.Stats().generated_tokens - before);
+    };
+    const Nanos give_up = clock_.Now() + kMostWait;
+    while (generated() < 2.0 * batch && clock_.Now() < give_up) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    struct Timed {
+      Nanos end{};
+      double seconds = 0, own_tokens = 0;  // of each answer, when the step began
+    };
+    std::vector<Timed> timed;
+    Status failed;
+    for (int repeat = 0; repeat < plan_.repeats && failed; ++repeat) {
+      const double own = generated() / batch;
+      const Nanos submitted = clock_.Now();
+      const auto sink = Submit(length, 1);
+      if (!sink) {
+        failed = tl::unexpected(sink.error());
+        break;
+      }
+      failed = (*sink)->Wait();
+      const engine::GenerateUsage& usage = (*sink)->usage();
+      timed.push_back(
+          {submitted + usage.first_token, ToSeconds(usage.first_token - usage.queued), own});
+    }
+    // All have to end before an error is passed on: they hold this object's clock.
+    for (const auto& sink : sinks) (void)sink->Wait();
+    TARE_RETURN_IF_ERROR(failed);
+    Nanos together = Nanos::max();
+    for (const auto& sink : sinks) {
+      TARE_RETURN_IF_ERROR(sink->Wait());
+      together = std::min(together, sink->times().back());
+    }
+    std::vector<double> seconds;
+    double own_tokens = 0;
+    for (const Timed& one : timed) {
+      if (one.end > together) continue;  // an answer had ended: another step
+      seconds.push_back(one.seconds);
+      own_tokens += one.own_tokens;
+    }
+    TimedSteps point;
+    point.what = fmt::format("prompt of {} tokens beside {} answers", length, batch);
+    if (seconds.empty()) return point;
+    const double context =
+        batch * (kShortPrompt + own_tokens / static_cast<double>(seconds.size()) + 1);
+    point.seconds = Median(seconds);
+    const double rows = length;
+    point.steps = {{rows + batch, batch + 1.0, context, rows, rows * (rows + 1) / 2}};
+    return point;
+  }
+
  private:
   // A prompt of random tokens, so that no page of it is in the cache.
   Result<std::shared_ptr<engine::TimingSink>> Submit(int length, int answer) {
@@ -122,19 +190,24 @@ class Measurer {
 struct GridPoint {
   int batch = 0;  // 0: a prompt alone
   int length = 0;
+  bool mixed = false;  // a prompt of `length` beside `batch` answers
 };
 
 // Most used first, so that a budget cuts the rest.
 std::vector<GridPoint> Grid(const CalibrationPlan& plan) {
   std::vector<GridPoint> grid;
-  constexpr int kShort = 16;
   for (const int batch : {1, 2, 4, 8, 16, 32, 64, 128}) {
-    if (batch <= plan.max_num_seqs) grid.push_back({batch, kShort});
+    if (batch <= plan.max_num_seqs) grid.push_back({batch, kShortPrompt});
   }
   for (const int length : {2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}) {
     if (length < plan.max_model_len && length <= plan.max_num_batched_tokens) {
       grid.push_back({0, length});
     }
+  }
+  const int chunk = std::min({plan.prefill_chunk > 0 ? plan.prefill_chunk : kDefaultChunk,
+                              plan.max_num_batched_tokens - kMostBeside, plan.max_model_len - 2});
+  for (const int batch : {1, 4, 16, 8}) {
+    if (batch < plan.max_num_seqs && chunk > 1) grid.push_back({batch, chunk, true});
   }
   const int longest = plan.max_model_len - 2 - plan.decode_steps;
   for (const int length : {512, 1024, 1536}) {
@@ -148,7 +221,7 @@ std::vector<GridPoint> Grid(const CalibrationPlan& plan) {
     if (batch <= plan.max_num_seqs && 256 <= longest) grid.push_back({batch, 256});
   }
   for (const int batch : {3, 6, 12, 24}) {
-    if (batch <= plan.max_num_seqs) grid.push_back({batch, kShort});
+    if (batch <= plan.max_num_seqs) grid.push_back({batch, kShortPrompt});
   }
   return grid;
 }
@@ -171,11 +244,12 @@ Result<Calibration> Calibrate(engine::Engine& engine, const CalibrationPlan& pla
   int done = 0;
   for (const GridPoint& at : grid) {
     if (clock.Now() - started > plan.budget && calibration.points.size() >= 4) break;
-    TARE_TRY(TimedSteps point,
-             at.batch > 0 ? measurer.Decode(at.batch, at.length) : measurer.Prompt(at.length));
+    TARE_TRY(TimedSteps point, at.mixed       ? measurer.Mixed(at.batch, at.length)
+                               : at.batch > 0 ? measurer.Decode(at.batch, at.length)
+                                              : measurer.Prompt(at.length));
     ++done;
     if (progress) progress({point.what, done, static_cast<int>(grid.size())});
-    calibration.points.push_back(std::move(point));
+    if (!point.steps.empty()) calibration.points.push_back(std::move(point));
   }
   calibration.fit = FitSteps(calibration.points);
   calibration.fitted = ErrorOf(calibration.fit, calibration.points);

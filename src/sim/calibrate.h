@@ -1,6 +1,6 @@
 // Times steps of a running engine over a small grid (prompts of many lengths, decoding at many
-// batch sizes and contexts) and fits MeasuredStepTime's coefficients: what `tare bench --calibrate`
-// does.
+// batch sizes and contexts, prompts beside answers that go on) and fits MeasuredStepTime's
+// coefficients: what `tare bench --calibrate` does.
 //
 // Steps are timed from outside, between the tokens the engine delivers, so sampling and delivery
 // belong to them as they do in serving.

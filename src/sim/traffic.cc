@@ -65,12 +65,17 @@ std::optional<Nanos> Traffic::NextArrival() {
   return FromSeconds(ToSeconds(at) / spec_.arrival.speedup);
 }
 
+int Traffic::Scaled(int input_tokens) const {
+  return spec_.input_scale == 1 ? input_tokens
+                                : static_cast<int>(std::lround(spec_.input_scale * input_tokens));
+}
+
 SimRequest Traffic::FromTrace(std::uint64_t index) const {
   const load::TraceRequest& from = trace_->requests[index % trace_->requests.size()];
   const std::uint64_t round = index / trace_->requests.size();
   SimRequest request;
   request.index = index;
-  request.input_tokens = Cut(from.input_tokens, spec_.max_input_tokens);
+  request.input_tokens = Cut(Scaled(from.input_tokens), spec_.max_input_tokens);
   request.output_tokens = Cut(from.output_tokens, spec_.max_output_tokens);
   load::Random random(load::StreamSeed(load::StreamSeed(spec_.seed, kClassStream), index));
   if (random.Uniform() < spec_.batch_share) request.tier = engine::Tier::kBatch;
@@ -80,6 +85,10 @@ SimRequest Traffic::FromTrace(std::uint64_t index) const {
     request.blocks.push_back(
         {load::StreamSeed(block, round), std::min(left, load::kTraceBlockTokens)});
     left -= load::kTraceBlockTokens;
+  }
+  if (request.blocks.empty() && spec_.shared_tokens > 0) {
+    request.blocks = {
+        {load::StreamSeed(kPrefixStream, 0), std::min(spec_.shared_tokens, request.input_tokens)}};
   }
   return request;
 }
@@ -109,7 +118,7 @@ int Traffic::LongestSequence() const {
   int longest = 2;
   if (trace_) {
     for (const load::TraceRequest& request : trace_->requests) {
-      longest = std::max(longest, Cut(request.input_tokens, spec_.max_input_tokens) +
+      longest = std::max(longest, Cut(Scaled(request.input_tokens), spec_.max_input_tokens) +
                                       Cut(request.output_tokens, spec_.max_output_tokens));
     }
     return longest;
@@ -144,6 +153,28 @@ nlohmann::json Traffic::Describe() const {
                        {"shared_prefix", kind.shared_prefix}});
   }
   return {{"kind", "synthetic"}, {"classes", std::move(classes)}};
+}
+
+Result<load::Trace> TraceOf(const TrafficSpec& spec, Nanos length, std::string name) {
+  TARE_TRY(Traffic traffic, Traffic::Create(spec));
+  if (traffic.closed()) {
+    return FailParam("arrival", "a closed loop has no times of its own to make a trace of");
+  }
+  load::Trace trace;
+  trace.name = std::move(name);
+  for (std::uint64_t index = 0;; ++index) {
+    const std::optional<Nanos> at = traffic.NextArrival();
+    if (!at || *at >= length) break;
+    const SimRequest request = traffic.Make(index);
+    trace.requests.push_back({*at, request.input_tokens, request.output_tokens, {}});
+  }
+  if (trace.requests.empty()) {
+    return FailParam("rate", "no request comes within {:.0f} s at that rate", ToSeconds(length));
+  }
+  // A trace's times count from its first request.
+  const Nanos first = trace.requests.front().at;
+  for (load::TraceRequest& request : trace.requests) request.at -= first;
+  return trace;
 }
 
 }  // namespace tare::sim

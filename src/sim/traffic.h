@@ -35,6 +35,10 @@ struct TrafficSpec {
   bool repeat = false;  // begins again when it ends, with fresh names for its shared blocks
   int max_input_tokens = 0, max_output_tokens = 0;  // cuts; 0: none
   double batch_share = 0;                           // of requests that are of the batch tier
+  // The beginning that all prompts of a trace without blocks share (a chat template), tokens; and
+  // what a prompt's tokens are multiplied by: what a server counted to what the trace says.
+  int shared_tokens = 0;
+  double input_scale = 1;
   std::uint64_t seed = 1;
 };
 
@@ -53,6 +57,7 @@ class Traffic {
  private:
   Traffic() = default;
   SimRequest FromTrace(std::uint64_t index) const;
+  int Scaled(int input_tokens) const;
 
   TrafficSpec spec_;
   std::shared_ptr<const load::Trace> trace_;
@@ -61,5 +66,9 @@ class Traffic {
   std::uint64_t next_ = 0;
   double share_sum_ = 0;
 };
+
+// The requests `spec` makes in its first `length`, as a trace: who replays it sends exactly them.
+// Open loops only. Tiers and shared beginnings are not part of a trace.
+Result<load::Trace> TraceOf(const TrafficSpec& spec, Nanos length, std::string name);
 
 }  // namespace tare::sim

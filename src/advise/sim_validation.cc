@@ -170,6 +170,29 @@ struct Probe {
   store::RunRecord measured;
 };
 
+// The nearest values that never fall (pool adjacent violators): more streams never take less, and a
+// curve that falls would make steps of negative length beyond its end.
+std::vector<double> NeverFalling(const std::vector<double>& values) {
+  struct Pool {
+    double sum = 0;
+    std::size_t count = 0;
+    double mean() const { return sum / static_cast<double>(count); }
+  };
+  std::vector<Pool> pools;
+  for (const double value : values) {
+    pools.push_back({value, 1});
+    while (pools.size() > 1 && pools[pools.size() - 2].mean() > pools.back().mean()) {
+      const Pool last = pools.back();
+      pools.pop_back();
+      pools.back().sum += last.sum;
+      pools.back().count += last.count;
+    }
+  }
+  std::vector<double> out;
+  for (const Pool& pool : pools) out.insert(out.end(), pool.count, pool.mean());
+  return out;
+}
+
 // The probes' leftovers: what their figures have more than the simulation's. The time of a request
 // outside the steps is learnt from the first probe and holds for the others: with one user nothing
 // queues, while with two the waiting for each other's prompts would be taken for it. What streaming
@@ -195,6 +218,7 @@ Status LearnFromProbes(const SimValidationOptions& options, const std::vector<Pr
     }
   }
   if (streaming.at.empty()) return {};
+  streaming.seconds = NeverFalling(streaming.seconds);
   known.streaming = std::move(streaming);
   calibration = std::move(known);
   return {};

@@ -44,6 +44,20 @@ TEST(Trace, RebuildsSharedPrefixes) {
   EXPECT_EQ(Split(MakeTracePrompts(trace, 1, {}, 100, 3)->Make(0).content_json, ' ').size(), 100u);
 }
 
+TEST(Trace, ReadsBackWhatItWrites) {
+  Trace trace = ParseTrace(kMooncake, "mooncake").value();
+  trace.requests.push_back({Nanos{123'456'789'123}, 1, 7, {}});
+  const auto read = ParseTrace(FormatTrace(trace), "again");
+  ASSERT_TRUE(read.has_value()) << read.error().message;
+  ASSERT_EQ(read->requests.size(), trace.requests.size());
+  for (std::size_t i = 0; i < trace.requests.size(); ++i) {
+    EXPECT_EQ(read->requests[i].at, trace.requests[i].at) << i;
+    EXPECT_EQ(read->requests[i].input_tokens, trace.requests[i].input_tokens) << i;
+    EXPECT_EQ(read->requests[i].output_tokens, trace.requests[i].output_tokens) << i;
+    EXPECT_EQ(read->requests[i].blocks, trace.requests[i].blocks) << i;
+  }
+}
+
 TEST(Trace, NamesTheLineThatIsWrong) {
   EXPECT_THAT(ParseTrace("TIMESTAMP,C,G\n2023-11-16 18:15:46,1\n", "t").error().message,
               HasSubstr("t:2: three columns"));

@@ -339,5 +339,46 @@ replicas:
   EXPECT_EQ(simulation->record.summary.failed, 0u);
 }
 
+TEST(TrafficTest, ADrawnTraceIsTheSameLoad) {
+  ClusterSpec drawn = OpenLoop(20, seconds(30));
+  drawn.groups = {Group("g", 1)};
+  const auto trace = TraceOf(drawn.traffic, seconds(60), "drawn");
+  ASSERT_TRUE(trace.has_value()) << trace.error().message;
+  ClusterSpec replayed = drawn;
+  replayed.traffic.arrival.kind = load::ArrivalSpec::Kind::kTrace;
+  replayed.traffic.trace = std::make_shared<const load::Trace>(*trace);
+  const store::RunSummary a = SummaryOf(MustRun(drawn)), b = SummaryOf(MustRun(replayed));
+  // Its times count from the first request, so the window holds one or two others.
+  EXPECT_NEAR(static_cast<double>(b.ok), static_cast<double>(a.ok), 3);
+  EXPECT_NEAR(b.ttft.sent.p90 / a.ttft.sent.p90, 1, 0.05);
+  EXPECT_NEAR(b.output_tokens_per_s / a.output_tokens_per_s, 1, 0.03);
+
+  ClusterSpec closed = drawn;
+  closed.traffic.arrival.kind = load::ArrivalSpec::Kind::kClosed;
+  closed.traffic.arrival.users = 2;
+  EXPECT_FALSE(TraceOf(closed.traffic, seconds(1), "closed").has_value());
+  EXPECT_FALSE(TraceOf(drawn.traffic, Nanos{1}, "nothing").has_value());
+}
+
+TEST(TrafficTest, ATemplatesTokensAreScaledAndShared) {
+  TrafficSpec spec;
+  spec.arrival.kind = load::ArrivalSpec::Kind::kTrace;
+  spec.trace = std::make_shared<const load::Trace>(
+      load::Trace{"t", {{Nanos{0}, 100, 5, {}}, {Nanos{1}, 10, 5, {}}}});
+  spec.input_scale = 1.5;
+  spec.shared_tokens = 32;
+  const auto traffic = Traffic::Create(spec);
+  ASSERT_TRUE(traffic.has_value());
+  const SimRequest a = traffic->Make(0), b = traffic->Make(1);
+  EXPECT_EQ(a.input_tokens, 150);
+  EXPECT_EQ(b.input_tokens, 15);
+  ASSERT_EQ(a.blocks.size(), 1u);
+  ASSERT_EQ(b.blocks.size(), 1u);
+  EXPECT_EQ(a.blocks[0].name, b.blocks[0].name);
+  EXPECT_EQ(a.blocks[0].tokens, 32);
+  EXPECT_EQ(b.blocks[0].tokens, 15);
+  EXPECT_EQ(traffic->LongestSequence(), 155);
+}
+
 }  // namespace
 }  // namespace tare::sim

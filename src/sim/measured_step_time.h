@@ -10,6 +10,7 @@
 // of the CPU, the model and the engine it was measured with, and the error it leaves.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -73,7 +74,8 @@ class MeasuredStepTime final : public StepTime {
  public:
   explicit MeasuredStepTime(Calibration calibration) : calibration_(std::move(calibration)) {}
   double Seconds(const StepLoad& load) const override {
-    return calibration_.fit.Seconds(load) + calibration_.streaming.Value(load.logit_rows);
+    return calibration_.fit.Seconds(load) +
+           std::max(0.0, calibration_.streaming.Value(load.logit_rows));
   }
   KnownError Error() const override;
   nlohmann::json Describe() const override;

@@ -33,6 +33,13 @@ struct Scale {
   }
 };
 
+struct Box {
+  double left = 0, top = 0, right = 0, bottom = 0;
+  bool Touches(const Box& other) const {
+    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+  }
+};
+
 std::string Text(double x, double y, const char* style, std::string_view text) {
   return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" class="{}">{}</text>)", x, y, style,
                      EscapeHtml(text));
@@ -43,10 +50,11 @@ std::string Line(double x1, double y1, double x2, double y2, const char* style) 
                      y1, x2, y2, style);
 }
 
-std::string Open(double height, const std::string& title) {
+// `above`: room over the drawing's own top.
+std::string Open(double height, const std::string& title, double above = 0) {
   return fmt::format(
-      R"(<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}"><title>{}</title>)", kWidth,
-      height, EscapeHtml(title), EscapeHtml(title));
+      R"(<svg viewBox="0 {:.0f} {:.0f} {:.0f}" role="img" aria-label="{}"><title>{}</title>)",
+      -above, kWidth, height + above, EscapeHtml(title), EscapeHtml(title));
 }
 
 std::string Mark(double x, double y, int color) {
@@ -74,17 +82,44 @@ double TextWidth(std::string_view text) {
   return width;
 }
 
+constexpr double kLegendMark = 32, kLegendGap = 28, kLegendRow = 20;
+
+// Where each name of a legend stands: they go on in the next row when the width is used up.
+struct LegendPlace {
+  double x = 0;
+  int row = 0;
+};
+std::vector<LegendPlace> LegendPlaces(const std::vector<ChartSeries>& series) {
+  std::vector<LegendPlace> places;
+  double x = kLeft;
+  int row = 0;
+  for (const ChartSeries& one : series) {
+    const double width = kLegendMark + TextWidth(one.name);
+    if (x > kLeft && x + width > kWidth) {
+      x = kLeft;
+      ++row;
+    }
+    places.push_back({x, row});
+    x += width + kLegendGap;
+  }
+  return places;
+}
+
+// Its first row is at the top of the drawing, further ones above that.
 std::string Legend(const std::vector<ChartSeries>& series, bool marks) {
   std::string out;
-  double x = kLeft;
-  for (const ChartSeries& one : series) {
+  const std::vector<LegendPlace> places = LegendPlaces(series);
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    const ChartSeries& one = series[i];
+    const double x = places[i].x;
+    const double y = 14 + kLegendRow * (places[i].row - places.back().row);
     const int color = one.color % kPalette;
-    out += fmt::format(R"(<line x1="{:.1f}" y1="14" x2="{:.1f}" y2="14" class="line c{}")", x,
-                       x + 26, color);
+    out += fmt::format(
+        R"(<line x1="{0:.1f}" y1="{2:.1f}" x2="{1:.1f}" y2="{2:.1f}" class="line c{3}")", x, x + 26,
+        y, color);
     out += fmt::format(R"( stroke-dasharray="{}"/>)", kDashes[static_cast<std::size_t>(color)]);
-    if (marks) out += Mark(x + 13, 14, color);
-    out += Text(x + 32, 18, "name", one.name);
-    x += 32 + TextWidth(one.name) + 28;
+    if (marks) out += Mark(x + 13, y, color);
+    out += Text(x + kLegendMark, y + 4, "name", one.name);
   }
   return out;
 }
@@ -157,9 +192,11 @@ std::string RenderLineChart(const LineChart& chart) {
   const std::vector<double> y_ticks = Ticks(MaxOf(chart, false), 5);
   const Scale x = {x_ticks.back(), kLeft, kWidth - kRight};
   const Scale y = {y_ticks.back(), kHeight - kBottom, kTop};
-  std::string out = Open(kHeight, chart.title);
+  const std::vector<LegendPlace> places = LegendPlaces(chart.series);
+  std::string out = Open(kHeight, chart.title, places.empty() ? 0 : kLegendRow * places.back().row);
   out += Grid(chart, x, y, x_ticks, y_ticks);
   out += Limits(chart, x, y);
+  std::vector<Box> labels;
   for (const ChartSeries& series : chart.series) {
     const int color = series.color % kPalette;
     std::string path;
@@ -173,8 +210,14 @@ std::string RenderLineChart(const LineChart& chart) {
       if (point.label.empty()) continue;
       // Beside the mark, on the side that has room.
       const bool right = x(point.x) < kWidth - kRight - 90;
-      out += Text(x(point.x) + (right ? 9 : -9), y(point.y) + 15, right ? "point" : "point end",
-                  point.label);
+      const double at = x(point.x) + (right ? 9 : -9), base = y(point.y) + 15;
+      const double width = TextWidth(point.label);
+      const Box box = {right ? at : at - width, base - 12, right ? at + width : at, base + 3};
+      // Candidates under the same load are often close; one label then stands for all.
+      const auto covers = [&](const Box& other) { return box.Touches(other); };
+      if (std::any_of(labels.begin(), labels.end(), covers)) continue;
+      labels.push_back(box);
+      out += Text(at, base, right ? "point" : "point end", point.label);
     }
   }
   out += Legend(chart.series, chart.marks);

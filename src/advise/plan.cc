@@ -283,7 +283,7 @@ std::uint64_t SamplesNeeded(Percentile percentile) {
 }
 
 std::string DescribeLevel(const LoadPlan& load, double level) {
-  if (load.open_loop) return fmt::format("{:g} requests/s", level);
+  if (load.open_loop) return fmt::format("{:g} request{}/s", level, level == 1 ? "" : "s");
   return level == 1 ? "1 user" : fmt::format("{:g} users", level);
 }
 

@@ -496,6 +496,26 @@ void InvalidLoads(const Report& report, const CandidateResult& result, const Wor
   }
 }
 
+// Who was still within its levels at the heaviest load tried: the plan, not the machine, says how
+// much it carries, and who is cheapest may only be a matter of price.
+void TopLoads(const Report& report, const Words& words, std::vector<std::string>& cautions) {
+  std::vector<std::string> names;
+  double heaviest = 0;
+  for (const CandidateResult& result : report.candidates) {
+    for (const LevelResult& level : result.levels) heaviest = std::max(heaviest, level.level);
+  }
+  for (const CandidateResult& result : report.candidates) {
+    // A claim has the one load it was published for.
+    if (!result.feasible() || result.tag() == "claimed") continue;
+    if (result.Shown()->level >= heaviest) names.push_back(result.candidate.name);
+  }
+  if (names.empty()) return;
+  cautions.push_back(
+      words.Say("caution.top_load",
+                {{"names", fmt::format("{}", fmt::join(names, words.Say("list.separator")))},
+                 {"level", LevelText(report.plan.load, heaviest, words)}}));
+}
+
 std::vector<std::string> Cautions(const Report& report, const Words& words) {
   std::vector<std::string> cautions;
   for (const CandidateResult& result : report.candidates) {
@@ -528,6 +548,7 @@ std::vector<std::string> Cautions(const Report& report, const Words& words) {
                                                      {"why", judged.judgement.arithmetic}}));
     }
   }
+  TopLoads(report, words, cautions);
   double others = 0;
   for (const CandidateResult& result : report.candidates) {
     if (result.Shown() != nullptr) {
@@ -625,7 +646,10 @@ std::string NameOf(const LatencyLimit& limit, const Words& words) {
 }
 
 std::string LevelText(const LoadPlan& load, double level, const Words& words) {
-  if (load.open_loop) return words.Say("level.rate", {{"n", fmt::format("{:g}", level)}});
+  if (load.open_loop) {
+    return words.Say(level == 1 ? "level.rate_one" : "level.rate",
+                     {{"n", fmt::format("{:g}", level)}});
+  }
   return words.Say(level == 1 ? "level.user" : "level.users", {{"n", fmt::format("{:g}", level)}});
 }
 

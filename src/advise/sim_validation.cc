@@ -19,6 +19,10 @@ using nlohmann::json;
 // The targets of docs/SIMULATION.md.
 constexpr double kThroughputTolerance = 0.10, kTpotTolerance = 0.10, kTtftTolerance = 0.20;
 
+// Left-out error of step times above which they are more noise than steps: 15 % on a quiet machine
+// (Sapphire Rapids, 2026-11-30), 60 % beside compilers.
+constexpr double kNoisyCalibration = 0.30;
+
 class Relay final : public load::ProgressSink {
  public:
   explicit Relay(const SimValidationOptions& options) : options_(options) {}
@@ -373,7 +377,16 @@ std::string Table(const SimValidation& validation) {
       c.model, c.dtype, c.cpu, c.threads, 100 * c.left_out.median, 100 * c.left_out.worst,
       c.left_out.worst_what, 1e3 * c.request_seconds, Streaming(c.streaming), validation.capacity,
       c.max_num_seqs, "load", "", "measured", "simulated", "error", "within");
+  int unjudged = 0;
   for (const ComparedLoad& load : validation.loads) {
+    // An invalid run's figures are none; beside simulated ones they would only look like errors.
+    if (!load.measured.valid) {
+      ++unjudged;
+      for (const store::ValidityCheck& check : load.measured.checks) {
+        if (!check.ok) out += fmt::format("  {:<14}  not judged: {}\n", load.name, check.detail);
+      }
+      continue;
+    }
     for (const ComparedMetric& metric : load.metrics) {
       const bool rate = metric.name.find("/s") != std::string::npos;
       const auto show = [&](double value) {
@@ -392,15 +405,11 @@ std::string Table(const SimValidation& validation) {
       }
       out += "\n";
     }
-    if (!load.measured.valid) {
-      for (const store::ValidityCheck& check : load.measured.checks) {
-        if (!check.ok) out += fmt::format("         measured run invalid: {}\n", check.detail);
-      }
-    }
   }
   std::string missed;
   int judged = 0, kept = 0;
   for (const ComparedLoad& load : validation.loads) {
+    if (!load.measured.valid) continue;
     for (const ComparedMetric& metric : load.metrics) {
       if (std::isnan(metric.measured) || !metric.judged()) continue;
       ++judged;
@@ -412,6 +421,17 @@ std::string Table(const SimValidation& validation) {
   }
   out += fmt::format("\n{} of {} figures within their tolerance{}\n", kept, judged,
                      missed.empty() ? "" : "; missed: " + missed);
+  if (unjudged > 0) {
+    out += fmt::format("{} of {} loads could not be judged: their measured runs are invalid\n",
+                       unjudged, validation.loads.size());
+  }
+  if (c.left_out.median > kNoisyCalibration) {
+    out += fmt::format(
+        "the step times do not fit one another ({:.0f} % in the median): was the machine busy? "
+        "then "
+        "the comparison says nothing\n",
+        100 * c.left_out.median);
+  }
   return out;
 }
 

@@ -106,9 +106,8 @@ TEST(EmbeddingsAnswerTest, ReadsAServersAnswerAndKeepsItsEntriesAsTheyAre) {
   const auto kept = ReadEmbeddingsAnswer(R"({"usage":{"data":[1]},"data": [ )" + entries + " ]}");
   ASSERT_TRUE(kept) << kept.error().message;
   EXPECT_EQ(kept->data, " " + entries + " ");
-  // A key that is written with an escape is read all the same.
-  const auto escaped = ReadEmbeddingsAnswer(R"({"\u0064ata":[{"index":0}]})");
-  ASSERT_FALSE(escaped);
+  // A key that is written with an escape is not looked for.
+  EXPECT_FALSE(ReadEmbeddingsAnswer(R"({"\u0064ata":[{"index":0}]})"));
   EXPECT_FALSE(ReadEmbeddingsAnswer("{"));
   EXPECT_FALSE(ReadEmbeddingsAnswer("[]"));
   EXPECT_FALSE(ReadEmbeddingsAnswer(R"({"data":[]})"));

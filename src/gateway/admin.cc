@@ -116,8 +116,9 @@ Result<std::string> Admin::Usage(std::string_view query) const {
   for (const store::QuotaRow& row : quotas) {
     const TenantLimits limits = access->LimitsOf(row.tenant);
     json budget;
-    if (limits.nano_usd_per_month)
+    if (limits.nano_usd_per_month) {
       budget = static_cast<double>(*limits.nano_usd_per_month) / kNanoPerUsd;
+    }
     tenants.push_back({{"tenant", row.tenant},
                        {"minute_requests", row.minute_requests},
                        {"requests_per_minute", OrNull(limits.requests_per_minute)},

@@ -425,10 +425,9 @@ Result<std::shared_ptr<QuotaLedger>> QuotaLedger::Create(std::unique_ptr<store::
 
 Result<std::shared_ptr<QuotaLedger>> QuotaLedger::CreateShared(
     std::unique_ptr<store::QuotaPool> pool, SharedOptions options) {
-  static const SteadyClock steady;
   auto impl = std::make_unique<Impl>();
   impl->now = options.now != nullptr ? std::move(options.now) : [] { return system_clock::now(); };
-  impl->clock = options.clock != nullptr ? options.clock : &steady;
+  impl->clock = OrSteady(options.clock);
   impl->give_back_every = options.give_back_every;
   impl->pool = std::move(pool);
   impl->writer = std::thread([ledger = impl.get()] { ledger->PoolLoop(); });

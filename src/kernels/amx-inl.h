@@ -52,6 +52,19 @@ TARE_KERNEL_INLINE void LoadTileConfig(const TileConfig& config) {
 // Gives the tiles back: a thread that holds tile data pays for it at every context switch.
 TARE_KERNEL_INLINE void ReleaseTiles() { asm volatile("tilerelease" ::: "memory"); }
 
+inline constexpr std::int64_t kTileBytes = 1024;
+inline constexpr int kSums = kBlockRows * kPanelCols;  // of a block of rows and a panel
+// Of an integer product in tiles: sums of high with low bytes are below (127 * 128 + 127 * 255) *
+// 64 a cell and must fit 31 bits.
+inline constexpr std::int64_t kMostIntegerCells = 640;
+
+TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+// The low 16 bits of each lane, twice: to meet pairs of 16-bit numbers.
+TARE_KERNEL_INLINE __m512i Pairs(__m512i values) {
+  return _mm512_mask_mov_epi16(_mm512_slli_epi32(values, 16), 0x55555555u, values);
+}
+
 // Finished sums of a block of rows, one tile per panel of [begin, end), to their places in y: row
 // by row, because rows of y lie pages apart and every first touch of a page costs.
 TARE_KERNEL_INLINE void CopyOut(const WeightCells& w, const ActivationCells& x, const Output& out,

@@ -30,7 +30,7 @@ namespace amx {
 TARE_DECLARE_MATMUL(MatMulBf16);
 TARE_DECLARE_MATMUL(MatMulInt8);
 TARE_DECLARE_MATMUL(MatMulInt4);
-TARE_DECLARE_MATMUL(MatMulInt4Blocks);  // of at most 640 cells
+TARE_DECLARE_MATMUL(MatMulInt4Blocks);  // of at most kMostIntegerCells
 void AttendSegment(const AttentionTile& tile, int segment, float* state);
 }  // namespace amx
 

@@ -17,9 +17,6 @@ namespace {
 constexpr std::int64_t kCellsAtOnce = 8;
 constexpr std::int64_t kRowsAtOnce = 512;
 constexpr std::int64_t kPanelsAtOnce = 16;
-constexpr std::int64_t kTileBytes = 1024;
-
-TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 struct Chunk {
   std::int64_t first = 0;  // cells [first, past)
@@ -34,7 +31,7 @@ TARE_KERNEL_INLINE const std::uint16_t* RowCells(const ActivationCells& x, std::
 
 // Sums of 512 rows x 256 features between chunks.
 struct alignas(64) Partial {
-  float tiles[kRowsAtOnce / kBlockRows][kPanelsAtOnce][kBlockRows * kPanelCols];
+  float tiles[kRowsAtOnce / kBlockRows][kPanelsAtOnce][kSums];
 };
 
 // Everything a block needs to know; `panel` and `block` count from the chunk's first.
@@ -196,8 +193,7 @@ void MatMulBf16(const WeightCells& w, const ActivationCells& x, const Output& ou
         }
       }
       for (std::int64_t b = 0; b < blocks_here; ++b) {
-        CopyOut(w, x, out, block + b, panel, panel + panels_here, partial.tiles[b][0],
-                kBlockRows * kPanelCols);
+        CopyOut(w, x, out, block + b, panel, panel + panels_here, partial.tiles[b][0], kSums);
       }
     }
   }

@@ -15,9 +15,7 @@ namespace {
 constexpr std::int64_t kAhead = 8192;        // bytes asked for ahead of the cell that is unpacked
 constexpr std::int64_t kSlots = 4;           // cells unpacked ahead of the products, and two more
 constexpr std::int64_t kPanelsOfStrip = 16;  // that blocks of rows meet in turn, from L2
-constexpr std::int64_t kMostSumTiles = 32;   // of the widest input
-constexpr std::int64_t kTileBytes = 1024;
-constexpr int kSums = kBlockRows * kPanelCols;
+constexpr std::int64_t kMostSumTiles = SumTiles(kMostIntegerCells);
 
 struct Tiles {
   std::uint8_t upper[kTileBytes];  // h * code
@@ -31,11 +29,6 @@ struct Buffers {
   alignas(64) std::uint8_t z_low[kMostSumTiles * kTileBytes];
   alignas(64) std::int32_t sums[8][kSums];  // 2^12, 2^8, 2^4 and 1 times; 2^24, 2^16, 2^8 and 1
 };
-
-// 16 bits of each lane, twice.
-TARE_KERNEL_INLINE __m512i Pairs(__m512i values) {
-  return _mm512_mask_mov_epi16(_mm512_slli_epi32(values, 16), 0x55555555u, values);
-}
 
 // The numbers of half a cell: h and l in pairs, what to flip codes with, and z.
 struct Numbers {
@@ -134,8 +127,7 @@ void Block(const WeightCells& w, const ActivationCells& x, const Output& out, st
            std::int64_t begin, std::int64_t end, Buffers& buffers) {
   constexpr int kCellBytes = kInt4Codes + (kMinimum ? 2 : 1) * kLineBytes;
   const std::int64_t block = row / kBlockRows;
-  const std::int64_t left = x.rows - row;
-  const std::int64_t rows = left < kBlockRows ? left : kBlockRows;
+  const std::int64_t rows = Least(x.rows - row, kBlockRows);
   TileConfig config;
   for (int tile = 0; tile < 6; ++tile) SetTile(config, tile, static_cast<int>(rows), kLineBytes);
   for (int tile = 6; tile < 8; ++tile) SetTile(config, tile, 16, kLineBytes);
@@ -214,7 +206,7 @@ void Blocks(const WeightCells& w, const ActivationCells& x, const Output& out, s
   __builtin_memset(buffers.z_high + last, 0, kTileBytes);
   __builtin_memset(buffers.z_low + last, 0, kTileBytes);
   for (std::int64_t first = begin; first < end; first += kPanelsOfStrip) {
-    const std::int64_t past = first + kPanelsOfStrip < end ? first + kPanelsOfStrip : end;
+    const std::int64_t past = Least(first + kPanelsOfStrip, end);
     for (std::int64_t row = 0; row < x.rows; row += kBlockRows) {
       Block<kMinimum>(w, x, out, row, first, past, buffers);
     }

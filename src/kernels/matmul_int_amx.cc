@@ -5,8 +5,7 @@
 // low ones not. With the two bytes of the activations that makes four tile products for 16 rows x
 // 16 features x 64 inputs, whose sums, of high with high, of high with low and of low with low
 // bytes, stay in three tiles for as many inputs as are at hand. Nothing leaves a tile for a group
-// of 32: the vector instructions that takes cost more than twice the products (least time of 60
-// turns, one thread, family 6 model 207, 2026-12-01).
+// of 32: the vector instructions which that takes cost more than the products.
 #if defined(__x86_64__)
 #include "kernels/amx-inl.h"
 #include "kernels/kernel_functions.h"
@@ -14,16 +13,13 @@
 namespace tare::kernels::amx {
 namespace {
 
-// Up to how many rows other kernels are faster (as above, busy: 4 rows of INT8 96 us with VNNI and
-// 110 here; 2 and 4 of INT4 54 and 89, blocks 84 for up to 8; 48 rows of INT4 320 in blocks and 350
-// here, 128 rows 890 and 780).
+// Up to how many rows other kernels are as fast or faster. 1,024 x 2,048, one thread, family 6
+// model 207, 2026-12-01, us, least of 300: INT8 with VNNI and here 67 and 97 for 2 rows, 104 and 98
+// for 4, 159 and 111 for 8; INT4 with VNNI and in blocks 59 and 68 for 2, 98 and 71 for 3; INT4 in
+// blocks and here 320 and 335 for 48, 425 and 423 for 64, 644 and 609 for 96.
 constexpr std::int64_t kInt8VnniRows = 4;
 constexpr std::int64_t kInt4VnniRows = 2;
 constexpr std::int64_t kInt4BlockRows = 48;
-// Sums of high with low bytes are below (127 * 128 + 127 * 255) * 64 a cell and must fit 31 bits.
-constexpr std::int64_t kMostCells = 640;
-constexpr std::int64_t kTileBytes = 1024;
-constexpr int kSums = kBlockRows * kPanelCols;
 
 // How the work of many rows is cut: the weights of a panel and chunk (16 KiB) stay in L1 for up to
 // 256 rows, the rows' codes of a chunk (256 KiB) and the sums (384 KiB) in L2 for 128 features.
@@ -46,14 +42,6 @@ struct Sums {
   std::int32_t low[kSums];
 };
 
-TARE_KERNEL_INLINE std::int64_t Least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-
-// Scales or minima as 16-bit numbers of units, each twice to meet pairs of codes.
-TARE_KERNEL_INLINE __m512i LoadPairs(const std::uint8_t* halves, __m512 inverse) {
-  const __m512i units = LoadInUnits(halves, inverse);
-  return _mm512_mask_mov_epi16(_mm512_slli_epi32(units, 16), 0x55555555u, units);
-}
-
 // Line `line` of the tiles from the even and the odd ones of its numbers.
 TARE_KERNEL_INLINE void StoreLine(__m512i even, __m512i odd, int line, Tiles& to) {
   constexpr __mmask64 kOdd = 0xaaaaaaaaaaaaaaaau;
@@ -68,7 +56,7 @@ TARE_KERNEL_INLINE void UnpackCell(const std::uint8_t* cell, __m512 inverse, Til
   if constexpr (kCodes == Codes::kInt8) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      const __m512i factor = LoadPairs(cell + kInt8Codes + half * 32, inverse);
+      const __m512i factor = Pairs(LoadInUnits(cell + kInt8Codes + half * 32, inverse));
 #pragma GCC unroll 8
       for (int i = half * 8; i < half * 8 + 8; ++i) {
         const __m512i line = _mm512_load_si512(cell + i * kLineBytes);
@@ -81,10 +69,10 @@ TARE_KERNEL_INLINE void UnpackCell(const std::uint8_t* cell, __m512 inverse, Til
     __m512i factor[2], offset[2];
     for (int half = 0; half < 2; ++half) {
       const std::uint8_t* scales = cell + kInt4Codes + half * 32;
-      factor[half] = LoadPairs(scales, inverse);
+      factor[half] = Pairs(LoadInUnits(scales, inverse));
       offset[half] =
           kCodes == Codes::kInt4Minimum
-              ? LoadPairs(scales + kLineBytes, inverse)
+              ? Pairs(LoadInUnits(scales + kLineBytes, inverse))
               : _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_slli_epi16(factor[half], 3));
     }
     const __m512i code_bits = _mm512_set1_epi16(0x0f);
@@ -148,16 +136,14 @@ TARE_KERNEL_INLINE __m512 ToFloats(const Sums& sums, std::int64_t row) {
     TARE_TILE_DOT_SS(1, 5, 6);                           \
   } while (false)
 
-// One or two blocks of rows: the sums of a panel stay in tiles to its end, and weights become tiles
-// shortly before they are met.
-template <Codes kCodes, int kBlocks>
+// One or two blocks of rows of INT8: the sums of a panel stay in tiles to its end, and weights
+// become tiles shortly before they are met.
+template <int kBlocks>
 void FewRows(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
              std::int64_t end) {
   constexpr std::int64_t kAhead = 8192;  // bytes asked for ahead of the cell that is unpacked
   constexpr std::int64_t kSlots = 4;
-  constexpr int kCellBytes = kCodes == Codes::kInt8   ? kInt8Codes + kLineBytes
-                             : kCodes == Codes::kInt4 ? kInt4Codes + kLineBytes
-                                                      : kInt4Codes + 2 * kLineBytes;
+  constexpr int kCellBytes = kInt8Codes + kLineBytes;
   struct alignas(4096) Buffers {
     Tiles weights[kSlots];
     Sums sums[kBlocks];
@@ -177,7 +163,7 @@ void FewRows(const WeightCells& w, const ActivationCells& x, const Output& out, 
       for (int line = 0; line < kCellBytes; line += kLineBytes) {
         _mm_prefetch(reinterpret_cast<const char*>(cell + kAhead + line), _MM_HINT_T0);
       }
-      UnpackCell<kCodes>(cell, units.inverse, buffers.weights[c % kSlots]);
+      UnpackCell<Codes::kInt8>(cell, units.inverse, buffers.weights[c % kSlots]);
       cell += kCellBytes;
     };
     unpack(0);
@@ -284,30 +270,32 @@ void ManyRows(const WeightCells& w, const ActivationCells& x, const Output& out,
 #undef TARE_STORE_SUMS
 #undef TARE_MULTIPLY
 
-template <Codes kCodes>
-void Rows(const WeightCells& w, const ActivationCells& x, const Output& out, std::int64_t begin,
-          std::int64_t end) {
-  if (x.rows <= kBlockRows) return FewRows<kCodes, 1>(w, x, out, begin, end);
-  if (x.rows <= 2 * kBlockRows) return FewRows<kCodes, 2>(w, x, out, begin, end);
-  ManyRows<kCodes>(w, x, out, begin, end);
-}
-
 }  // namespace
 
 void MatMulInt8(const WeightCells& w, const ActivationCells& x, const Output& out,
                 std::int64_t begin, std::int64_t end) {
-  if (x.rows <= kInt8VnniRows || w.cells > kMostCells)
-    return avx512::MatMulInt8(w, x, out, begin, end);
-  Rows<Codes::kInt8>(w, x, out, begin, end);
+  if (x.rows <= kInt8VnniRows || w.cells > kMostIntegerCells) {
+    avx512::MatMulInt8(w, x, out, begin, end);
+  } else if (x.rows <= kBlockRows) {
+    FewRows<1>(w, x, out, begin, end);
+  } else if (x.rows <= 2 * kBlockRows) {
+    FewRows<2>(w, x, out, begin, end);
+  } else {
+    ManyRows<Codes::kInt8>(w, x, out, begin, end);
+  }
 }
 
 void MatMulInt4(const WeightCells& w, const ActivationCells& x, const Output& out,
                 std::int64_t begin, std::int64_t end) {
-  if (x.rows <= kInt4VnniRows || w.cells > kMostCells)
-    return avx512::MatMulInt4(w, x, out, begin, end);
-  if (x.rows <= kInt4BlockRows) return MatMulInt4Blocks(w, x, out, begin, end);
-  if (w.with_minimum) return Rows<Codes::kInt4Minimum>(w, x, out, begin, end);
-  Rows<Codes::kInt4>(w, x, out, begin, end);
+  if (x.rows <= kInt4VnniRows || w.cells > kMostIntegerCells) {
+    avx512::MatMulInt4(w, x, out, begin, end);
+  } else if (x.rows <= kInt4BlockRows) {
+    MatMulInt4Blocks(w, x, out, begin, end);
+  } else if (w.with_minimum) {
+    ManyRows<Codes::kInt4Minimum>(w, x, out, begin, end);
+  } else {
+    ManyRows<Codes::kInt4>(w, x, out, begin, end);
+  }
 }
 
 }  // namespace tare::kernels::amx

@@ -70,6 +70,23 @@ GenerateRequest RepeatableRequest(Random& random, const World& world) {
   return r;
 }
 
+Tally TallyOf(const Ledger& ledger, const EngineStats& stats) {
+  Tally tally;
+  tally.answers = ledger.answers;
+  tally.cancelled = ledger.cancelled;
+  tally.failed = ledger.failed;
+  tally.refused = ledger.refused;
+  tally.repeated = ledger.repeated;
+  tally.adapters = ledger.adapters;
+  tally.vectors = ledger.vectors;
+  tally.preemptions = stats.preemptions;
+  tally.accepted_drafts = stats.accepted_drafts;
+  tally.prefix_hits = stats.prefix_hits;
+  tally.pages_moved = stats.pages_moved;
+  tally.pages_recycled = stats.pages_recycled;
+  return tally;
+}
+
 struct Repeatable {
   GenerateRequest request;
   std::vector<Heard> first;
@@ -235,8 +252,9 @@ void Scene::Attendant(std::uint64_t seed) {
     if (world_.embedder->Stats().waiting_requests < 40) Embed(random);
     (void)world_.adapters->Stats();
     const EngineStats stats = world_.engine->Stats();
-    if (stats.pages_used + stats.pages_cached > stats.pages_total)
+    if (stats.pages_used + stats.pages_cached > stats.pages_total) {
       Fatal("more pages than there are");
+    }
     *world_.faulty = OneIn(random, 4);
     std::this_thread::sleep_for(std::chrono::microseconds(Below(random, 2000)));
   }
@@ -258,8 +276,9 @@ Tally Scene::Run(Nanos length) {
 
   // Three ways to end: let all finish, hurry them, pull the plug.
   const int ending = Below(random_, 3);
-  if (ending == 0 && !world_.engine->Drain(Nanos::max()))
+  if (ending == 0 && !world_.engine->Drain(Nanos::max())) {
     Fatal("draining without a limit cancelled");
+  }
   if (ending == 1) (void)world_.engine->Drain(clock_.Now() + std::chrono::milliseconds(5));
   if (ending != 2) (void)world_.embedder->Drain(Nanos::max());
   stop_ = true;
@@ -282,20 +301,7 @@ Tally Scene::Run(Nanos length) {
   const AdapterStats adapters = world_.adapters->Stats();
   if (adapters.retiring != 0 || adapters.retiring_bytes != 0) Fatal("an adapter is still in use");
 
-  Tally tally;
-  tally.answers = ledger_.answers;
-  tally.cancelled = ledger_.cancelled;
-  tally.failed = ledger_.failed;
-  tally.refused = ledger_.refused;
-  tally.repeated = ledger_.repeated;
-  tally.adapters = ledger_.adapters;
-  tally.vectors = ledger_.vectors;
-  tally.preemptions = stats.preemptions;
-  tally.accepted_drafts = stats.accepted_drafts;
-  tally.prefix_hits = stats.prefix_hits;
-  tally.pages_moved = stats.pages_moved;
-  tally.pages_recycled = stats.pages_recycled;
-  return tally;
+  return TallyOf(ledger_, stats);
 }
 
 }  // namespace
@@ -354,13 +360,7 @@ Tally KillClients(int count) {
     Fatal(fmt::format("{} pages and {} requests are left over", stats.pages_used,
                       ledger.open.load()));
   }
-  Tally tally;
-  tally.answers = ledger.answers;
-  tally.cancelled = ledger.cancelled;
-  tally.preemptions = stats.preemptions;
-  tally.accepted_drafts = stats.accepted_drafts;
-  tally.prefix_hits = stats.prefix_hits;
-  return tally;
+  return TallyOf(ledger, stats);
 }
 
 }  // namespace tare::engine::soak

@@ -17,23 +17,47 @@ int Report(const Error& error) {
 
 namespace {
 
-// What CLI11 leaves at "A subcommand is required": which word was taken for one, and the nearest
-// that exists. Empty when no word was given.
-std::string UnknownSubcommand(const CLI::App& app) {
+std::string Nearest(const std::string& word, const std::vector<std::string>& names,
+                    const std::string& otherwise) {
+  const std::string nearest = NearestName(word, names);
+  return nearest.empty() ? otherwise : fmt::format("did you mean '{}'?", nearest);
+}
+
+// The first word that means nothing here, and the nearest one that does: CLI11 says of it at most
+// that something is required or not expected. Empty when there is no such word.
+std::string UnknownWord(const CLI::App& app) {
   const CLI::App* innermost = &app;
+  std::string command = app.get_name();
   while (!innermost->get_subcommands().empty()) {
     innermost = innermost->get_subcommands().front();
+    command += " " + innermost->get_name();
   }
   const std::vector<std::string> words = app.remaining(true);
   if (words.empty()) return "";
+  const std::string& word = words.front();
+  const std::string help = fmt::format("{} --help lists what there is", command);
   std::vector<std::string> names;
-  for (const CLI::App* command : innermost->get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
+  if (word.starts_with('-')) {
+    for (const CLI::Option* option : innermost->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const std::string name = word.substr(0, word.find('='));
+    return fmt::format("unknown option '{}'; {}", name, Nearest(name, names, help));
   }
-  const std::string nearest = NearestName(words.front(), names);
-  return fmt::format("unknown command '{}'; {}", words.front(),
-                     nearest.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
-                                     : fmt::format("did you mean '{}'?", nearest));
+  for (const CLI::App* one : innermost->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(one->get_name());
+  }
+  if (names.empty()) return fmt::format("'{}' is one argument too many; {}", word, help);
+  return fmt::format("unknown command '{}'; {}", word,
+                     Nearest(word, names, fmt::format("there are {}", fmt::join(names, ", "))));
+}
+
+// Something is required or not expected; true when an unknown word explains it.
+bool ReportUnknownWord(const CLI::App& app) {
+  const std::string unknown = UnknownWord(app);
+  if (unknown.empty()) return false;
+  Report(Error{ErrorKind::kInvalidArgument, unknown, "", ""});
+  return true;
 }
 
 }  // namespace
@@ -65,9 +89,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {
-    const std::string unknown = UnknownSubcommand(app);
-    if (unknown.empty()) return app.exit(error), kWrongUsage;
-    return Report(tare::Error{tare::ErrorKind::kInvalidArgument, unknown, "", ""});
+    if (!ReportUnknownWord(app)) app.exit(error);
+    return kWrongUsage;
+  } catch (const CLI::ExtrasError& error) {
+    if (!ReportUnknownWord(app)) app.exit(error);
+    return kWrongUsage;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kSuccess : kWrongUsage;
   }
